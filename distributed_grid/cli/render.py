@@ -1,0 +1,61 @@
+"""How things look on a terminal: tables, colours, progress. The only file that knows rich.
+
+Lives here: consoles and tables. Never here: what is in them.
+Data goes to stdout, talk to stderr; colour and boxes only where the terminal can show them.
+"""
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+
+def out() -> Console:
+    """The console for data."""
+    return _console(stderr=False)
+
+
+def talk() -> Console:
+    """The console for words that are not data."""
+    return _console(stderr=True)
+
+
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """A table; a column whose name ends in '#' is a number and stands to the right."""
+    made = Table(
+        title=title, title_justify="left", title_style="bold", box=_box(), header_style="bold cyan"
+    )
+    for name in columns:
+        made.add_column(name.removesuffix("#"), justify="right" if name.endswith("#") else "left")
+    for row in rows:
+        made.add_row(*row)
+    return made
+
+
+def progress(console: Console) -> Progress:
+    """A progress bar that vanishes when done, and stays silent where there is no terminal."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+
+
+def _console(*, stderr: bool) -> Console:
+    # Into a pipe or a file nothing is wrapped: other programs read it.
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else 200
+    return Console(stderr=stderr, highlight=False, soft_wrap=False, width=width)
+
+
+def _box() -> box.Box:
+    utf8 = (sys.stdout.encoding or "").lower().startswith("utf")
+    return box.ASCII if os.environ.get("TERM") == "dumb" or not utf8 else box.SIMPLE_HEAD

@@ -1,0 +1,98 @@
+"""A node as others know it: who it is, what it can do, what is free, how it is doing.
+
+Lives here: the record that placement reads. Never here: measuring it (`edges.probe`), spreading
+it (`kernel.gossip`), judging it (`kernel.placement`).
+Invariant: what is free is never more than what there is.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from distributed_grid.errors import BadValue
+from distributed_grid.model.gpus import Gpu
+from distributed_grid.model.ids import NodeId
+from distributed_grid.model.node_class import AnyNodeClass, Workstation
+from distributed_grid.model.resources import Resources
+
+Reachability = Literal["direct", "relayed", "unknown"]
+Verification = Literal["claimed", "verified", "failed"]
+
+LABELS_MAX = 64  # Of one node; they are typed by people.
+
+
+class Power(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the power comes from, how hot it is, what it draws. None: nobody measured."""
+
+    on_battery: bool = False
+    battery_percent: int | None = None
+    temperature_centi: int | None = None  # Hundredths of a degree Celsius.
+    idle_mw: int | None = None
+    max_mw: int | None = None
+
+
+class Network(msgspec.Struct, frozen=True, kw_only=True):
+    """How far away it is, as measured by whoever holds the record."""
+
+    bandwidth_kbps: int | None = None
+    latency_us: int | None = None
+    reachability: Reachability = "unknown"
+
+
+class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that placement may know about one node."""
+
+    id: NodeId
+    name: str
+    total: Resources  # Capability: what it can do at all.
+    free: Resources  # Capacity: what of it is free now.
+    node_class: AnyNodeClass = Workstation()
+    labels: dict[str, str] = {}
+    arch: str = ""  # Empty: not known.
+    features: tuple[str, ...] = ()  # Sorted: cpu features and others that jobs may ask for.
+    power: Power = Power()
+    network: Network = Network()
+    price_micro_per_hour: int = 0
+    age_ms: int = 0  # Since the node itself last said so.
+    jobs: int = 0  # How many run there now.
+    running: tuple[str, ...] = ()  # The names of those that others may want to be near to.
+    verification: Verification = "claimed"
+    pretended: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.total.covers(self.free):
+            raise BadValue(
+                self.name,
+                expected="a capacity within the capabilities",
+                remedy=_excess(self.total, self.free),
+            )
+        if len(self.labels) > LABELS_MAX:
+            raise BadValue(
+                len(self.labels), expected=f"at most {LABELS_MAX} labels", remedy="Use fewer labels"
+            )
+
+
+def unnamed_gpus(
+    model: str, count: int, *, memory_bytes: int = 0, compute_capability: int = 0
+) -> tuple[Gpu, ...]:
+    """Devices that no driver has named: `H100#0`, `H100#1`, …; all of them whole."""
+    return tuple(
+        Gpu(
+            device=f"{model}#{index:03d}",  # Padded: devices sort as text.
+            model=model,
+            memory_bytes=memory_bytes,
+            compute_capability=compute_capability,
+        )
+        for index in range(count)
+    )
+
+
+def _excess(total: Resources, free: Resources) -> str:
+    for what, has, limit in (
+        ("cpu_cores", free.cpu_milli, total.cpu_milli),
+        ("memory", free.memory_bytes, total.memory_bytes),
+        ("storage", free.storage_bytes, total.storage_bytes),
+    ):
+        if has > limit:
+            return f"Its free {what} exceed what it has"
+    return "Its free gpus or custom kinds exceed what it has"
