@@ -1,0 +1,1 @@
+"""Programs that measure, print JSON, and run what they compare with in the same run."""
