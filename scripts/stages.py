@@ -1,0 +1,196 @@
+"""Runs the stages of `make check` and `make test` in turn, and tells how long each took.
+
+Lives here: the list of stages, their order, the closing summary. Never here: what a stage checks.
+Invariant: every stage runs, a failed one makes the whole fail, and none leaves a process behind.
+"""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from xml.etree import ElementTree as ET
+
+import msgspec
+import psutil
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = Path(sys.executable).parent
+# Cheap and telling first; a folder that is not named here runs last, but it runs.
+KINDS = ("tidy", "unit", "property", "sim", "contract", "docs", "e2e")
+
+
+class Stage(msgspec.Struct, frozen=True):
+    """One command; `junit` is where pytest writes its counts."""
+
+    name: str
+    command: list[str]
+    junit: Path | None = None
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """How a stage went."""
+
+    name: str
+    seconds: float
+    problem: str = ""
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+
+def checks() -> list[Stage]:
+    """What needs no test run."""
+    tool = {name: str(BIN / name) for name in ("ruff", "mypy", "lint-imports")}
+    contracts = [tool["lint-imports"], "--no-logo"]
+    if cache := os.environ.get("IMPORT_LINTER_CACHE_DIR"):
+        contracts += ["--cache-dir", cache]
+    return [
+        Stage("format", [tool["ruff"], "format", "--check", "--quiet", "."]),
+        Stage("lint", [tool["ruff"], "check", "--quiet", "."]),
+        Stage("types", [tool["mypy"], "--no-error-summary"]),
+        Stage("imports", contracts),
+    ]
+
+
+def kinds(tests: Path) -> list[str]:
+    """Every folder of tests, in the order of KINDS, then any other that holds a test."""
+    found = sorted({file.relative_to(tests).parts[0] for file in tests.glob("*/**/test_*.py")})
+    return [kind for kind in KINDS if kind in found] + [kind for kind in found if kind not in KINDS]
+
+
+def pytest_stage(kind: str, folder: Path, *, measured: bool) -> Stage:
+    """The tests of one folder; measured means under coverage."""
+    runner = ["-m", "coverage", "run", "-m", "pytest"] if measured else ["-m", "pytest"]
+    junit = folder / f"{kind}.xml"
+    command = [sys.executable, *runner, "-q", f"--junitxml={junit}", f"tests/{kind}"]
+    return Stage(f"tests/{kind}", command, junit)
+
+
+def coverage_stages(folder: Path) -> list[Stage]:
+    """From raw data to the verdict."""
+    report = str(folder / "coverage.json")
+    coverage = [sys.executable, "-m", "coverage"]
+    return [
+        Stage("combine", [*coverage, "combine", "--quiet"]),
+        Stage("measure", [*coverage, "json", "--quiet", "-o", report]),
+        Stage("coverage", [sys.executable, "-m", "scripts.coverage_gate", report]),
+    ]
+
+
+def run(stage: Stage) -> Result:
+    """Run one stage to its end, in a session of its own, and see that nothing outlives it."""
+    print(f"\n--- {stage.name}", flush=True)
+    began = time.monotonic()
+    process = subprocess.Popen(stage.command, cwd=ROOT, start_new_session=True)
+    try:
+        code = process.wait()
+        left = _alive(process.pid)
+    finally:
+        _end_session(process.pid)
+    counts = _counts(stage.junit)
+    problem = f"exit {code}" if code else ""
+    if left:
+        problem = f"{problem} left behind: {', '.join(left)}".strip()
+    seconds = time.monotonic() - began
+    return Result(name=stage.name, seconds=seconds, problem=problem, **counts)
+
+
+def _alive(session: int) -> list[str]:
+    """Names of the processes of this session that still run (a zombie does not)."""
+    return [process.name() for process in _members(session)]
+
+
+def _members(session: int) -> list[psutil.Process]:
+    members = []
+    for process in psutil.process_iter():
+        try:
+            if os.getsid(process.pid) == session and process.status() != psutil.STATUS_ZOMBIE:
+                members.append(process)
+        except (psutil.Error, OSError):
+            continue  # It ended while we looked.
+    return members
+
+
+def _end_session(session: int) -> None:
+    for process in _members(session):
+        try:
+            process.kill()
+        except psutil.Error:
+            continue  # It ended by itself.
+
+
+def _counts(junit: Path | None) -> dict[str, int]:
+    """What pytest counted; nothing at all if it did not get that far."""
+    if junit is None or not junit.exists():
+        return {}
+    suite = ET.parse(junit).getroot().find("testsuite")  # noqa: S314  (written by our own pytest)
+    assert suite is not None
+    total, failed, errors, skipped = (
+        int(suite.get(name, "0")) for name in ("tests", "failures", "errors", "skipped")
+    )
+    failed += errors
+    return {"passed": total - failed - skipped, "failed": failed, "skipped": skipped}
+
+
+def summary(results: Sequence[Result]) -> str:
+    """A table of stages; the last line counts tests, for people and for CI."""
+    lines = ["", f"{'stage':<16} {'seconds':>8}  result"]
+    for result in results:
+        counted = f"{result.passed} passed" if result.passed else ""
+        counted += f", {result.failed} failed" if result.failed else ""
+        counted += f", {result.skipped} skipped" if result.skipped else ""
+        words = f"FAILED ({result.problem}) {counted}" if result.problem else f"ok {counted}"
+        lines.append(f"{result.name:<16} {result.seconds:>8.1f}  {words}".rstrip())
+    lines.append(f"{'all':<16} {sum(result.seconds for result in results):>8.1f}")
+    bad = [result.name for result in results if result.problem]
+    if bad:
+        lines.append(f"failed: {', '.join(bad)}")
+    passed, failed = sum(r.passed for r in results), sum(r.failed for r in results)
+    skipped = sum(r.skipped for r in results)
+    lines.append(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
+    return "\n".join(lines)
+
+
+def verdict(results: Sequence[Result], *, no_skips: bool) -> int:
+    """0 only if every stage passed, and nothing was skipped where skips are not allowed."""
+    if any(result.problem for result in results):
+        return 1
+    if no_skips and any(result.skipped for result in results):
+        print("skipped tests are not allowed here: make what they need available")
+        return 1
+    return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run `check` or `test`."""
+    parser = argparse.ArgumentParser(prog="stages", description="Run the checks and the tests.")
+    parser.add_argument("which", choices=["check", "test"])
+    parser.add_argument("--no-skips", action="store_true", help="a skipped test is a failure")
+    options = parser.parse_args(arguments)
+    # A limit from outside ends us politely; the stage that runs must end with us.
+    signal.signal(signal.SIGTERM, _leave)
+    with tempfile.TemporaryDirectory(prefix="grid-stages-") as name:
+        folder = Path(name)
+        os.environ["COVERAGE_FILE"] = str(folder / "coverage")
+        if options.which == "check":
+            stages = [*checks(), pytest_stage("tidy", folder, measured=False)]
+        else:
+            tests = [pytest_stage(k, folder, measured=True) for k in kinds(ROOT / "tests")]
+            stages = [*checks(), *tests, *coverage_stages(folder)]
+        results = [run(stage) for stage in stages]
+    print(summary(results), flush=True)
+    return verdict(results, no_skips=options.no_skips)
+
+
+def _leave(_signal: int, _frame: FrameType | None) -> None:
+    raise SystemExit(143)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

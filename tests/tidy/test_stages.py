@@ -1,0 +1,105 @@
+"""`make test` runs everything, in order, and cannot call a failure a success."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts import stages
+from scripts.stages import Result, Stage
+
+
+def python(code: str, name: str = "stage") -> Stage:
+    return Stage(name, [sys.executable, "-c", code])
+
+
+def test_a_stage_that_fails_is_a_problem_with_its_exit_code():
+    assert stages.run(python("raise SystemExit(3)")).problem == "exit 3"
+    assert stages.run(python("pass")).problem == ""
+
+
+def test_a_process_that_outlives_its_stage_is_told_and_ended():
+    # The child holds both ends of its input: it waits for ever, unless somebody ends it.
+    child = "import sys; sys.stdin.read()"
+    code = (
+        "import os, subprocess, sys; read, write = os.pipe();"
+        f"subprocess.Popen([sys.executable, '-c', {child!r}], stdin=read, pass_fds=(write,))"
+    )
+    result = stages.run(python(code))
+
+    assert result.problem.startswith("left behind: python")
+
+
+def test_every_folder_of_tests_runs_known_ones_first(tmp_path):
+    for name in ("new", "e2e", "unit", "tidy", "deep/er"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "test_it.py").touch()
+    (tmp_path / "accept").mkdir()
+
+    assert stages.kinds(tmp_path) == ["tidy", "unit", "e2e", "deep", "new"]
+
+
+def test_no_test_file_stands_where_no_stage_looks():
+    tests = stages.ROOT / "tests"
+
+    assert list(tests.glob("test_*.py")) == []
+
+
+@pytest.mark.rows("S1-75")
+@pytest.mark.parametrize(
+    ("results", "no_skips", "code"),
+    [
+        ([Result(name="a", seconds=1, passed=2)], True, 0),
+        ([Result(name="a", seconds=1, passed=2, skipped=1)], False, 0),
+        ([Result(name="a", seconds=1, passed=2, skipped=1)], True, 1),
+        (
+            [Result(name="a", seconds=1, passed=9), Result(name="b", seconds=1, problem="x")],
+            False,
+            1,
+        ),
+    ],
+)
+def test_one_failed_stage_fails_the_whole(results, no_skips, code):
+    assert stages.verdict(results, no_skips=no_skips) == code
+
+
+def test_the_last_line_counts_all_tests():
+    page = stages.summary(
+        [
+            Result(name="lint", seconds=0.5, problem="exit 1"),
+            Result(name="tests/unit", seconds=1.25, passed=7, failed=1, problem="exit 1"),
+            Result(name="tests/e2e", seconds=2, passed=3),
+        ]
+    )
+
+    assert page.splitlines()[-2:] == ["failed: lint, tests/unit", "10 passed, 1 failed"]
+
+
+@pytest.mark.slow
+@pytest.mark.rows("S1-75")
+def test_the_counts_are_those_of_pytest(tmp_path: Path):
+    test = tmp_path / "test_it.py"
+    test.write_text(
+        "import pytest\n"
+        "def test_a(): pass\n"
+        "def test_b(): pass\n"
+        "def test_c(): assert False\n"
+        "def test_d(): pytest.skip('why')\n",
+        encoding="utf-8",
+    )
+    junit = tmp_path / "r.xml"
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        f"--rootdir={tmp_path}",
+    ]
+    result = stages.run(
+        Stage("t", [*command, "-c", "/dev/null", f"--junitxml={junit}", str(test)], junit)
+    )
+
+    assert (result.passed, result.failed, result.skipped) == (2, 1, 1)
+    assert result.problem == "exit 1"
