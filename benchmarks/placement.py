@@ -12,6 +12,7 @@ import math
 import sys
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from statistics import median
 from time import perf_counter_ns
 from typing import Any
@@ -65,7 +66,7 @@ def decisions(fleet: list[NodeRecord], repeats: int) -> dict[str, dict[str, floa
     for policy in (*POLICIES, None):
         rules = Rules(policy=policy)
         jobs = [gpu_job(number) for number in range(repeats + 3)]
-        samples = [took_ns(lambda job=job: place(job, columns, rules)) for job in jobs]  # type: ignore[misc]
+        samples = [took_ns(partial(place, job, columns, rules)) for job in jobs]
         found[policy.name if policy else "rank only"] = percentiles(samples[3:])
     return found
 
@@ -82,7 +83,7 @@ def update_cost_us(fleet: list[NodeRecord]) -> float:
         )
         for index, node in enumerate(fleet[:2_000])
     ]
-    return round(median(took_ns(lambda n=node: columns.update(n)) for node in changed) / 1e3, 2)  # type: ignore[misc]
+    return round(median(took_ns(partial(columns.update, node)) for node in changed) / 1e3, 2)
 
 
 def memory_bytes_a_node(fleet: list[NodeRecord]) -> dict[str, int]:
@@ -105,11 +106,8 @@ def ratio_to_scalar(fleet: list[NodeRecord]) -> dict[str, float]:
     ratios, scalar_ms = [], []
     for number in range(PAIRS):
         job = gpu_job(number)
-        slow = took_ns(lambda job=job: place(job, plain, rules))  # type: ignore[misc]
-        fast = median(
-            took_ns(lambda job=job: place(job, columns, rules))  # type: ignore[misc]
-            for _ in range(5)
-        )
+        slow = took_ns(partial(place, job, plain, rules))
+        fast = median(took_ns(partial(place, job, columns, rules)) for _ in range(5))
         assert place(job, plain, rules).cluster == place(job, columns, rules).cluster
         ratios.append(slow / fast)
         scalar_ms.append(slow / 1e6)

@@ -17,7 +17,7 @@ _HOMES: Final[dict[str, str]] = {
     "place": "distributed_grid.kernel.placement",
 }
 
-__all__ = ["GridError", "JobSpec", "NodeClass", "NodeRecord", "Resources", "place"]  # noqa: F822
+__all__ = ["GridError", "JobSpec", "NodeClass", "NodeRecord", "Resources", "place"]
 
 
 def __getattr__(name: str) -> Any:

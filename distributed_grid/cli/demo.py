@@ -127,7 +127,7 @@ def _explain(console: Console, outcome: Outcome) -> None:
     console.print(placement_text.headline(decision))
     kinds = Counter(reason.kind for refusal in decision.refused for reason in refusal.reasons)
     for kind, count in kinds.most_common():
-        console.print(Text(f"  {count:5,} × {kind}", "dim"))
+        console.print(Text(f"  {count:5,} x {kind}", "dim"))
     closest = sorted(
         decision.refused, key=lambda r: (len(r.reasons), r.reasons[0].kind == "capability", r.id)
     )

@@ -13,8 +13,15 @@ from distributed_grid.cli import placement_text
 from distributed_grid.config.fleet import read_fleet
 from distributed_grid.config.jobs import read_jobs
 from distributed_grid.config.plugins import own_filters, own_policies
-from distributed_grid.errors import BadValue, GridError, UnknownName
-from distributed_grid.kernel.placement import Decision, Reason, Rules, place, snapshot
+from distributed_grid.errors import BadInput, BadValue, UnknownName
+from distributed_grid.kernel.placement import (
+    Decision,
+    Reason,
+    Rules,
+    Snapshot,
+    place,
+    snapshot,
+)
 from distributed_grid.kernel.placement.filling import after_placing
 from distributed_grid.kernel.placement.registry import policy_named
 from distributed_grid.kernel.placement.skew import SkewMonitor
@@ -80,7 +87,7 @@ class Duration(click.ParamType[int]):
     "--json", "as_json", is_flag=True, help="Print JSON: an object, or a list for a list of jobs."
 )
 @click.pass_context  # fmt: skip
-def command(  # noqa: PLR0913
+def command(
     ctx: click.Context,
     *,
     nodes_file: str,
@@ -107,14 +114,19 @@ def command(  # noqa: PLR0913
         filters=own_filters(),
     )
     if nodes_file == job_file == "-":
-        raise GridError("both files are -", remedy="Only one of them can be standard input")
+        raise BadInput(
+            "-",
+            path="$",
+            problem="is read once, not twice",
+            remedy="Put one of the two into a file",
+        )
     nodes = read_fleet(nodes_file)
     jobs, is_list = read_jobs(job_file)
     held, monitor, documents = snapshot(nodes), SkewMonitor(), []
     for job in jobs:
         decision = place(job, held, rules)
         monitor.record(decision)
-        _log(ctx.obj, decision, held.records())
+        _log(ctx.obj, decision, held)
         document = as_document(decision, monitor)
         if me is not None:
             document["standing"] = decision.standing(_node_named(me, nodes))
@@ -189,14 +201,14 @@ def _in_unit(value: Any, unit: int) -> Any:
     return value // unit if value % unit == 0 else value / unit
 
 
-def _log(options: dict[str, str], decision: Decision, nodes: list[NodeRecord]) -> None:
+def _log(options: dict[str, str], decision: Decision, held: Snapshot) -> None:
     if options["log_level"] not in ("debug", "info"):
         return  # And structlog is not even loaded.
     from distributed_grid.cli.eventlog import write_events
     from distributed_grid.kernel.placement.events import events
 
     as_json = options["log_format"] == "json"
-    write_events(events(decision, nodes), level=options["log_level"], as_json=as_json)
+    write_events(events(decision, held.records()), level=options["log_level"], as_json=as_json)
 
 
 def _node_named(name: str, nodes: list[NodeRecord]) -> Any:

@@ -12,6 +12,7 @@ from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 
 def out() -> Console:
@@ -32,7 +33,7 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> 
     for name in columns:
         made.add_column(name.removesuffix("#"), justify="right" if name.endswith("#") else "left")
     for row in rows:
-        made.add_row(*row)
+        made.add_row(*map(Text, row))  # Not str: a name such as [/x] is no markup.
     return made
 
 

@@ -7,6 +7,7 @@ Lives here: `16GiB` to bytes and back. KiB, MiB, GiB, TiB, PiB are powers of 102
 import re
 
 from distributed_grid.errors import BadValue
+from distributed_grid.model import milli
 
 KIB, MIB, GIB, TIB, PIB = (1 << shift for shift in (10, 20, 30, 40, 50))
 BYTES_MAX = 1 << 60  # An exbibyte; sums of a fleet still fit in 63 bits.
@@ -24,9 +25,7 @@ _SIZE = re.compile(r"(\d{1,20})(?:\.(\d{1,9}))?\s*([a-zA-Z]{0,3})")
 
 def parse(value: object) -> int:
     """Bytes from `16GiB`, `16G`, `500M`, `1.5TiB` or a plain number of bytes."""
-    match = None
-    if not isinstance(value, bool) and isinstance(value, int | float | str):
-        match = _SIZE.fullmatch(value.strip() if isinstance(value, str) else repr(value))
+    match = _SIZE.fullmatch(milli.written(value))
     unit = _UNITS.get(match[3].lower()) if match else None
     if match is None or unit is None:
         raise BadValue(

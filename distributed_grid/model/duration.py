@@ -6,6 +6,7 @@ Lives here: `60s` to milliseconds and back. Never here: reading a clock (`edges`
 import re
 
 from distributed_grid.errors import BadValue
+from distributed_grid.model import milli
 
 _UNITS_MS = {
     "ms": 1,
@@ -22,9 +23,7 @@ DURATION_MS_MAX = 100 * 365 * 86_400_000  # A century; longer is a mistyped unit
 
 def parse(value: object) -> int:
     """Milliseconds from `60s`, `1.5h`, `250ms`; a bare number is seconds."""
-    match = None
-    if not isinstance(value, bool) and isinstance(value, int | float | str):
-        match = _SPAN.fullmatch(value.strip() if isinstance(value, str) else repr(value))
+    match = _SPAN.fullmatch(milli.written(value))
     if match is None:
         raise BadValue(
             value, expected="a span of time", remedy="Write it like 60s, 5m, 1.5h, 2d or 250ms"

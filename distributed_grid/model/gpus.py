@@ -52,14 +52,12 @@ _NOISE = frozenset(
         "hbm2e",
         "hbm3",
         "hbm3e",
-        "pro-w",
         "with",
-        "max-q",
         "nvgpu",
     ]
 )
 _MEMORY_WORD = re.compile(r"\d+gb?")
-_FAMILY = re.compile(r"(rtx|gtx|rx|mx)(?=\d)")
+_FAMILY = re.compile(r"^(rtx|gtx|rx|mx)(?=a?\d)")  # RTX 4090 is a 4090, RTX A6000 an A6000.
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True, order=True):
@@ -122,13 +120,14 @@ class GpuRequest(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(whole[:count]) if len(whole) >= count else ()
 
 
-@lru_cache(
-    maxsize=4_096
-)  # Models in a fleet are few; the bound keeps a hostile file from growing it.
+@lru_cache(maxsize=4_096)  # Models are few; the bound keeps a hostile file from growing it.
 def canonical_model(name: str) -> str:
-    """`NVIDIA H100 80GB HBM3` is H100, `GeForce RTX 4090` is RTX4090, a MIG slice keeps its profile."""
+    """`NVIDIA H100 80GB HBM3` is H100, `GeForce RTX 4090` is RTX4090.
+
+    A MIG slice keeps its profile. A canonical name is its own canonical name.
+    """
     words = re.sub(r"\((r|tm|c)\)|[™®]", "", name.lower()).replace("(", " ").replace(")", " ")
-    mig = re.search(r"\bmig\s+(\S+)", words)
+    mig = re.search(r"\bmig[\s-]+(\S+)", words)
     kept = [
         word
         for word in re.split(r"[\s\-_/]+", words[: mig.start()] if mig else words)

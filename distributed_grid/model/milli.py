@@ -3,12 +3,16 @@
 Lives here: text to thousandths and back, exactly. Never here: bounds of one kind (`resources`).
 """
 
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, Inexact, InvalidOperation
 
 from distributed_grid.errors import BadValue
 
 WHOLE = 1_000
 MILLI_MAX = 1_000_000_000  # A million cores in one node; beyond it somebody mistyped.
+NUMBER_CHARACTERS_MAX = 40  # A longer one is no amount, and costs time to parse.
+
+_THOUSANDTH = Decimal("0.001")
+_EXACT = Context(prec=2 * NUMBER_CHARACTERS_MAX, traps=[Inexact])  # Loses no digit in silence.
 
 
 def parse(value: object, *, what: str = "amount") -> int:
@@ -18,16 +22,16 @@ def parse(value: object, *, what: str = "amount") -> int:
         raise BadValue(value, expected=f"a number of {what}", remedy="Write it like 4 or 0.5")
     if number < 0:
         raise BadValue(value, expected=f"{what} of 0 or more", remedy="Amounts are not negative")
-    if number * WHOLE > MILLI_MAX:
+    if number > MILLI_MAX // WHOLE:
         raise BadValue(
             value, expected=f"at most {MILLI_MAX // WHOLE} {what}", remedy="Check the number"
         )
-    thousandths = number * WHOLE
-    if thousandths != int(thousandths):
+    try:
+        return int(number.quantize(_THOUSANDTH, context=_EXACT) * WHOLE)
+    except Inexact:
         raise BadValue(
             value, expected=f"{what} in steps of 0.001", remedy="Use at most three decimals"
-        )
-    return int(thousandths)
+        ) from None
 
 
 def number(milli: int) -> int | float:
@@ -37,21 +41,24 @@ def number(milli: int) -> int | float:
 
 def text(milli: int) -> str:
     """Thousandths as text without needless zeros."""
-    return f"{number(milli):g}" if milli % WHOLE else str(milli // WHOLE)
-
-
-NUMBER_CHARACTERS_MAX = 40  # A longer one is no amount, and costs time to parse.
+    whole, rest = divmod(milli, WHOLE)
+    return f"{whole}.{rest:03d}".rstrip("0") if rest else str(whole)
 
 
 def decimal(value: object) -> Decimal | None:
     """A number as it was written, exactly; None for what is no number."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    # repr of a float is its shortest form: 0.1 becomes exactly a tenth.
-    written = value.strip() if isinstance(value, str) else repr(value)
-    if len(written) > NUMBER_CHARACTERS_MAX or "_" in written:
-        return None
     try:
-        return Decimal(written)
+        return Decimal(written(value).replace("_", "no number"))
     except InvalidOperation:
         return None
+
+
+def written(value: object) -> str:
+    """A number as somebody wrote it, or would have; empty for what is none or is too long."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return ""
+    if isinstance(value, int) and abs(value) >= 10**NUMBER_CHARACTERS_MAX:
+        return ""  # Python refuses to write some of those at all.
+    # repr of a float is its shortest form: 0.1 becomes exactly a tenth.
+    text = value.strip() if isinstance(value, str) else repr(value)
+    return text if len(text) <= NUMBER_CHARACTERS_MAX else ""

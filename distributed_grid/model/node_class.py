@@ -12,7 +12,7 @@ CLASS_NAMES = ("datacenter", "workstation", "laptop", "edge")
 
 
 class NodeClass(msgspec.Struct, frozen=True, tag_field="class"):
-    """A tagged union: `NodeClass.Laptop(battery_level=80)`. Match on the members, or read `name`."""
+    """A tagged union, `NodeClass.Laptop(battery_level=80)`: match on members, or read `name`."""
 
     DataCenter: ClassVar[type["DataCenter"]]
     Workstation: ClassVar[type["Workstation"]]

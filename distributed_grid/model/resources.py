@@ -159,6 +159,13 @@ def _check_amounts(
     for what, amount, most in bounds:
         if not 0 <= amount <= most:
             raise BadValue(amount, expected=f"{what} from 0 to {most}", remedy="Check the amount")
+    kinds = [kind for kind, amount in custom if amount]
+    if custom and kinds != sorted({kind for kind, _ in custom}):
+        raise BadValue(
+            custom,
+            expected="custom kinds sorted, each once, none of them zero",
+            remedy="Make them with sorted_amounts",
+        )
     if len(custom) > CUSTOM_KINDS_MAX:
         raise BadValue(
             len(custom), expected=f"at most {CUSTOM_KINDS_MAX} kinds", remedy="Use fewer kinds"
