@@ -8,7 +8,8 @@
     └── BrokenPlugin           somebody's own policy or filter failed
 
 Lives here: what went wrong, and what to do about it. Never here: printing, exit calls.
-Invariant: every error has a remedy, and carries its facts as fields.
+Invariant: every error has a remedy, carries its facts as fields, and reads as one line that is
+safe to print, whatever names of people's files and packages it repeats.
 """
 
 from collections.abc import Sequence
@@ -21,9 +22,9 @@ class GridError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __init__(self, message: str, *, remedy: str) -> None:
-        self.message = message
-        self.remedy = remedy
-        super().__init__(message)
+        self.message = _printable(message)
+        self.remedy = _printable(remedy)
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         return f"{self.message}. {self.remedy}."
@@ -83,19 +84,31 @@ class BrokenPlugin(GridError):
 
     def __init__(self, kind: str, name: str, *, why: str) -> None:
         self.kind, self.name, self.why = kind, name, why
+        mend = "Mend or remove the package that registers it"
         super().__init__(
-            f"the {kind} {shown(name)} failed: {why}",
-            remedy=f"Mend the package that registers it, or choose another {kind}",
+            f"the {kind} {shown(name)} failed: {_cut(why, WHY_CHARACTERS_MAX)}",
+            remedy=f"{mend}, or choose another policy" if kind == "policy" else mend,
         )
 
 
 SHOWN_CHARACTERS_MAX = 60  # One line of a terminal, with room for the sentence around it.
+WHY_CHARACTERS_MAX = 200  # Somebody's own exception: long enough to find it, short of a page.
 
 
 def shown(value: object) -> str:
     """A value as a person may see it in one line: quoted, cut, without control characters."""
-    return _cut(repr(value))
+    try:
+        return _cut(repr(value))
+    except ValueError:  # Python does not write integers of more than 4,300 digits.
+        return "a number of thousands of digits"
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= SHOWN_CHARACTERS_MAX else text[: SHOWN_CHARACTERS_MAX - 1] + "…"
+def _cut(text: str, characters_max: int = SHOWN_CHARACTERS_MAX) -> str:
+    return text if len(text) <= characters_max else text[: characters_max - 1] + "…"
+
+
+def _printable(text: str) -> str:
+    """Text without line ends, terminal escapes and the like; those are escaped."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

@@ -212,7 +212,9 @@ def _log(options: dict[str, str], decision: Decision, held: Snapshot) -> None:
 
 
 def _node_named(name: str, nodes: list[NodeRecord]) -> Any:
-    for node in nodes:
-        if name in (node.id, node.name):
-            return node.id
-    raise UnknownName("node", name, known=[node.name for node in nodes[:10]])
+    found = [node.id for node in nodes if name in (node.id, node.name)]
+    if not found:
+        raise UnknownName("node", name, known=[node.name for node in nodes[:10]])
+    if len(found) > 1:
+        raise BadValue(name, expected="the name of one node", remedy="Several have it: use the id")
+    return found[0]

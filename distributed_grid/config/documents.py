@@ -7,11 +7,15 @@ Invariant: size and depth are checked before anything is built from the bytes.
 YAML scalars stay text: YAML 1.1 would turn `no` into False, `0123` into 83 and `12:30` into 750.
 """
 
+import gc
 import json
 import os
 import re
+import select
 import stat
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -20,7 +24,9 @@ from distributed_grid.errors import BadInput, shown
 
 YAML_BYTES_MAX = 16 << 20  # YAML takes some 0.4 s a MiB to read; JSON is for machines.
 JSON_BYTES_MAX = 256 << 20  # Some 400,000 nodes.
+JSON_VALUES_MAX = 20_000_000  # Over a million nodes; 256 MiB of brackets alone would be 128.
 DEPTH_MAX = 64  # Ours are five deep.
+SILENCE_S_MAX = 5  # Of a pipe that a path names; standard input may take its time.
 STDIN = "-"
 
 
@@ -28,20 +34,31 @@ def read_document(file: str) -> Any:
     """The document in a JSON or YAML file; `-` is standard input."""
     data, is_json = _read(file)
     text = _text(file, data)
-    if is_json:
-        return _json(file, text)
-    return build_tree(file, text, depth_max=DEPTH_MAX)
+    with _growing():
+        if is_json:
+            return _json(file, text)
+        return build_tree(file, text, depth_max=DEPTH_MAX)
+
+
+@contextmanager
+def _growing() -> Iterator[None]:
+    """While millions of values are made, none of them garbage, looking for some takes minutes."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _read(file: str) -> tuple[bytes, bool]:
     """The bytes of a file and whether they are JSON, by its name or else by its first character."""
     try:
-        with open(0 if file == STDIN else file, "rb", closefd=file != STDIN) as stream:
-            if stat.S_ISDIR(os.fstat(stream.fileno()).st_mode):
-                raise IsADirectoryError(None, "it is a directory")
-            head = stream.read(YAML_BYTES_MAX + 1)
+        with _open(file) as stream:
+            head = _taken(stream, YAML_BYTES_MAX + 1)
             is_json = _is_json(file, head)
-            rest = stream.read(JSON_BYTES_MAX + 1 - len(head)) if is_json else b""
+            rest = _taken(stream, JSON_BYTES_MAX + 1 - len(head)) if is_json else b""
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise BadInput(
@@ -57,6 +74,29 @@ def _read(file: str) -> tuple[bytes, bool]:
             remedy="Split it" if is_json else "Split it, or write it as JSON",
         )
     return data, is_json
+
+
+def _open(file: str) -> BinaryIO:
+    if file == STDIN:
+        return open(0, "rb", closefd=False)
+    # Without waiting: a named pipe to which nobody writes would never open.
+    return open(file, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK))
+
+
+def _taken(stream: BinaryIO, size: int) -> bytes:
+    """Up to this many bytes, unless it is a pipe or a device on which nothing comes."""
+    if stream.fileno() == 0 or stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+        return stream.read(size)
+    data = bytearray()
+    while len(data) < size:
+        ready, _, _ = select.select([stream], [], [], SILENCE_S_MAX)
+        if not ready:
+            raise TimeoutError(None, f"it is no file, and silent for {SILENCE_S_MAX} seconds")
+        piece = os.read(stream.fileno(), size - len(data))
+        if not piece:
+            break
+        data += piece
+    return bytes(data)
 
 
 def _is_json(file: str, head: bytes) -> bool:
@@ -81,12 +121,19 @@ def _text(file: str, data: bytes) -> str:
     return text
 
 
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
+_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _NOT_BRACKETS = {code: None for code in range(128) if chr(code) not in "[]{}"}
 
 
 def _json(file: str, text: str) -> Any:
     bare = _STRING.sub("", text)
+    if bare.count(",") > JSON_VALUES_MAX:
+        raise BadInput(
+            file,
+            path="$",
+            problem=f"holds more than {JSON_VALUES_MAX:,} values",
+            remedy="Split it",
+        )
     _check_depth(file, bare)
     try:
         document = msgspec.json.decode(text)
@@ -94,8 +141,6 @@ def _json(file: str, text: str) -> Any:
         raise BadInput(
             file, path="$", problem=f"is not JSON: {error}", remedy="Check it with a JSON linter"
         ) from None
-    except RecursionError:  # Brackets in a broken string can hide from the count above.
-        raise _too_deep(file) from None
     # A duplicate key passes silently, the last one winning. Outside of strings there is exactly
     # one colon for each key, so counting both tells, and the slow search runs only then.
     if bare.count(":") != _count_keys(document):
@@ -123,15 +168,19 @@ def _too_deep(file: str) -> BadInput:
     )
 
 
+_CONTAINERS = frozenset({dict, list})
+
+
 def _count_keys(document: Any) -> int:
     keys, todo = 0, [document]
     while todo:
         value = todo.pop()
-        if isinstance(value, dict):
+        if type(value) is dict:
             keys += len(value)
-            todo.extend(child for child in value.values() if isinstance(child, dict | list))
-        elif isinstance(value, list):
-            todo.extend(child for child in value if isinstance(child, dict | list))
+            value = value.values()
+        elif type(value) is not list:
+            continue
+        todo += [child for child in value if child and type(child) in _CONTAINERS]
     return keys
 
 

@@ -5,6 +5,8 @@ docs/reference/files.md.
 Invariant: what a file does not say is the default of the record, never a guess.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import msgspec
@@ -131,7 +133,7 @@ def fleet_of(file: str, document: Any) -> list[NodeRecord]:
         try:
             record = _record(entry)
         except BadValue as error:
-            path = f"$[{index}]{error.field or '.capacity'}"
+            path = f"$[{index}]{error.field}"
             raise BadInput(file, path=path, problem=error.message, remedy=error.remedy) from None
         if record.id in seen:
             raise BadInput(
@@ -146,7 +148,24 @@ def fleet_of(file: str, document: Any) -> list[NodeRecord]:
 
 
 def _record(entry: NodeEntry) -> NodeRecord:
-    total = _total(entry.capabilities)
+    with _in(".capabilities"):
+        total = _total(entry.capabilities)
+    with _in(".capacity"):
+        free = _free(entry.capacity, total)
+        return _filled(entry, total, free)
+
+
+@contextmanager
+def _in(step: str) -> Iterator[None]:
+    """Where an error stands that does not know it."""
+    try:
+        yield
+    except BadValue as error:
+        error.field = step + error.field
+        raise
+
+
+def _filled(entry: NodeEntry, total: Resources, free: Resources) -> NodeRecord:
     power = Power(
         on_battery=entry.power.on_battery,
         battery_percent=entry.power.battery_percent,
@@ -158,7 +177,7 @@ def _record(entry: NodeEntry) -> NodeRecord:
         id=entry.id,
         name=entry.name,
         total=total,
-        free=_free(entry.capacity, total),
+        free=free,
         node_class=_node_class(entry, total, power),
         labels=entry.labels,
         arch=entry.capabilities.arch,
@@ -186,14 +205,14 @@ def _total(entry: CapabilitiesEntry) -> Resources:
                 milli.number(gpu.count),
                 expected="whole GPUs in capabilities",
                 remedy="Shares belong into capacity",
-                field=".capabilities.gpus",
+                field=".gpus",
             )
         if gpu.model in {other.model for other in gpus}:
             raise BadValue(
                 gpu.model,
                 expected="each GPU model once",
                 remedy="Add the counts up",
-                field=".capabilities.gpus",
+                field=".gpus",
             )
         gpus += unnamed_gpus(
             gpu.model,
@@ -219,7 +238,7 @@ def _free(entry: AmountsEntry, total: Resources) -> Resources:
                 f"{milli.text(gpu.count)} {gpu.model}",
                 expected=f"at most the {len(devices)} {gpu.model} of the capabilities, listed once",
                 remedy="List the GPU in capabilities too",
-                field=".capacity.gpus",
+                field=".gpus",
             )
         whole, share = divmod(gpu.count, milli.WHOLE)
         free += devices[:whole]

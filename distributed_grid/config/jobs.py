@@ -26,7 +26,6 @@ from distributed_grid.config.words import (
     Names,
 )
 from distributed_grid.errors import BadInput, BadValue
-from distributed_grid.kernel.placement.wishes import WISHES_MAX
 from distributed_grid.model import ids, milli
 from distributed_grid.model.gpus import ANY, GpuRequest
 from distributed_grid.model.job import JobSpec, Where
@@ -110,14 +109,6 @@ def _spec(entry: JobEntry) -> JobSpec:
     if entry.cpus == 0:
         raise BadValue(
             0, expected="cpus of 0.001 and up", remedy="Leave it out for 1", field=".cpus"
-        )
-    wishes = sum(
-        len(wish.labels) + len(wish.node_class) + len(wish.nodes) + len(wish.jobs)
-        for wish in (entry.prefer, entry.avoid_if_possible)
-    )
-    if wishes > WISHES_MAX:
-        raise BadValue(
-            wishes, expected=f"at most {WISHES_MAX} wishes", remedy="Wish for less", field=".prefer"
         )
     return JobSpec(
         id=entry.id or ids.job_id_of(entry.name),

@@ -12,6 +12,7 @@ from distributed_grid.config.shape import Word
 from distributed_grid.errors import BadValue
 from distributed_grid.model import bytesize, ids, milli
 from distributed_grid.model.gpus import ANY, GPUS_MAX, canonical_model
+from distributed_grid.model.node import LABELS_MAX
 from distributed_grid.model.node_class import CLASS_NAMES
 from distributed_grid.model.resources import custom_kind
 
@@ -54,6 +55,10 @@ def labels(value: Any) -> dict[str, str]:
     """Labels: names to text; in JSON too, a value is text and not a number."""
     if not isinstance(value, dict):
         raise BadValue(value, expected="a mapping of names to text", remedy='Write {zone: "home"}')
+    if len(value) > LABELS_MAX:
+        raise BadValue(
+            len(value), expected=f"at most {LABELS_MAX} labels", remedy="Use fewer labels"
+        )
     for key, text in value.items():
         name(key)
         if not isinstance(text, str) or not text.isprintable() or len(text) > NAME_CHARACTERS_MAX:

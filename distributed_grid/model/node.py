@@ -2,7 +2,8 @@
 
 Lives here: the record that placement reads. Never here: measuring it (`edges.probe`), spreading
 it (`kernel.gossip`), judging it (`kernel.placement`).
-Invariant: what is free is never more than what there is.
+Invariant: what is free is never more than what there is; every number has bounds, so that no
+record, whoever wrote it, can overflow a score or crash a decision.
 """
 
 from typing import Literal
@@ -19,6 +20,18 @@ Reachability = Literal["direct", "relayed", "unknown"]
 Verification = Literal["claimed", "verified", "failed"]
 
 LABELS_MAX = 64  # Of one node; they are typed by people.
+JOBS_MAX = 10**6
+POWER_MW_MAX = 10**9  # A megawatt.
+BANDWIDTH_KBPS_MAX = 10**11
+LATENCY_US_MAX = 10**10  # Hours; a satellite is at a second.
+PRICE_MICRO_MAX = 10**12  # A million an hour.
+AGE_MS_MAX = 10**13  # Three hundred years.
+
+
+def _check(what: str, value: int | None, high: int, *, low: int = 0) -> None:
+    # Above its callers: the defaults of the fields below are made while this file is read.
+    if value is not None and not low <= value <= high:
+        raise BadValue(value, expected=f"{what} from {low} to {high}", remedy="Check the number")
 
 
 class Power(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +43,12 @@ class Power(msgspec.Struct, frozen=True, kw_only=True):
     idle_mw: int | None = None
     max_mw: int | None = None
 
+    def __post_init__(self) -> None:
+        _check("battery_percent", self.battery_percent, 100)
+        _check("temperature_centi", self.temperature_centi, 100_000, low=-27_315)
+        _check("idle_mw", self.idle_mw, POWER_MW_MAX)
+        _check("max_mw", self.max_mw, POWER_MW_MAX)
+
 
 class Network(msgspec.Struct, frozen=True, kw_only=True):
     """How far away it is, as measured by whoever holds the record."""
@@ -37,6 +56,10 @@ class Network(msgspec.Struct, frozen=True, kw_only=True):
     bandwidth_kbps: int | None = None
     latency_us: int | None = None
     reachability: Reachability = "unknown"
+
+    def __post_init__(self) -> None:
+        _check("bandwidth_kbps", self.bandwidth_kbps, BANDWIDTH_KBPS_MAX)
+        _check("latency_us", self.latency_us, LATENCY_US_MAX)
 
 
 class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +83,9 @@ class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
     pretended: bool = False
 
     def __post_init__(self) -> None:
+        _check("price_micro_per_hour", self.price_micro_per_hour, PRICE_MICRO_MAX)
+        _check("age_ms", self.age_ms, AGE_MS_MAX)
+        _check("jobs", self.jobs, JOBS_MAX)
         if not self.total.covers(self.free):
             raise BadValue(
                 self.name,

@@ -33,8 +33,7 @@ from distributed_grid.model.node import NodeRecord
 CAPACITY_MIN = 128
 
 _INTERNED = (
-    "gpus_total", "gpus_free", "custom_total", "custom_free", "node_class", "labels", "name",
-    "running", "arch", "features",
+    "gpus_free", "custom_free", "node_class", "labels", "name", "running", "arch", "features",
 )  # fmt: skip
 
 
@@ -202,14 +201,8 @@ class Columns(View, Snapshot):
 
     # The words of the view that are not columns
 
-    def gpu_total(self, request: GpuRequest) -> NDArray[np.int64]:
-        return self._ask("gpus_total", request, request.available_milli)
-
     def gpu_free(self, request: GpuRequest) -> NDArray[np.int64]:
         return self._ask("gpus_free", request, request.available_milli)
-
-    def custom_total(self, kind: str) -> NDArray[np.int64]:
-        return self._ask("custom_total", kind, lambda amounts: dict(amounts).get(kind, 0))
 
     def custom_free(self, kind: str) -> NDArray[np.int64]:
         return self._ask("custom_free", kind, lambda amounts: dict(amounts).get(kind, 0))
@@ -266,6 +259,10 @@ class Columns(View, Snapshot):
         for row, node in enumerate(self._nodes):
             assert self._row[node.id] == row, "a node and its row disagree"
             assert self._numbers[:, row].tolist() == numbers_of(node), "a column is old"
+            assert self._truths[:, row].tolist() == truths_of(node), "a column is old"
+            assert tuple(self._ids[:, row].tolist()) == rank.words_of(int(node.id, 16)), (
+                "a wrong id"
+            )
         for column in self._words.values():
             column.check()
 
@@ -273,9 +270,9 @@ class Columns(View, Snapshot):
 def _words_of(record: NodeRecord) -> tuple[Hashable, ...]:
     """The values of a node that repeat between nodes, in the order of _INTERNED."""
     return (
-        record.total.gpus, record.free.gpus, record.total.custom, record.free.custom,
-        record.node_class.name, frozenset(record.labels.items()), (record.name, record.id),
-        record.running, record.arch, record.features,
+        record.free.gpus, record.free.custom, record.node_class.name,
+        frozenset(record.labels.items()), (record.name, record.id), record.running, record.arch,
+        record.features,
     )  # fmt: skip
 
 

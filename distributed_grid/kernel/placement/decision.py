@@ -7,17 +7,18 @@ reading raises instead of mixing two states.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Literal
 
 import msgspec
 
-from distributed_grid.errors import BrokenPlugin
+from distributed_grid.errors import BrokenPlugin, shown
 from distributed_grid.kernel.placement.checks import Kind, checks
 from distributed_grid.kernel.placement.rank import rank_key, rank_key_text
 from distributed_grid.kernel.placement.rules import Rules
 from distributed_grid.kernel.placement.view import Number, OneNode, View
-from distributed_grid.kernel.placement.wishes import wishes
+from distributed_grid.kernel.placement.wishes import WISH_UNIT, wishes
 from distributed_grid.model.ids import NodeId
 from distributed_grid.model.job import JobSpec
 from distributed_grid.model.node import NodeRecord
@@ -165,7 +166,9 @@ def filter_verdicts(job: JobSpec, rules: Rules, node: NodeRecord) -> list[tuple[
         except Exception as error:  # Anything may be wrong in code that is not ours.
             raise BrokenPlugin("filter", name, why=repr(error)) from error
         if why is not None and not isinstance(why, str):
-            raise BrokenPlugin("filter", name, why=f"it returned {why!r}, not None or a sentence")
+            raise BrokenPlugin(
+                "filter", name, why=f"it returned {shown(why)}, not None or a sentence"
+            )
         if why is not None:
             verdicts.append((name, why))
     return verdicts
@@ -186,13 +189,23 @@ def score_parts(
         own = policy.parts(job, node)  # type: ignore[arg-type]  # Own policies take the record.
     except Exception as error:  # Anything may be wrong in code that is not ours.
         raise BrokenPlugin("policy", policy.name, why=repr(error)) from error
-    return _checked(policy.name, own) | parts
+    return _checked(policy.name, own, taken=parts) | parts
 
 
-def _checked(name: str, own: Any) -> dict[str, int]:
+def _checked(name: str, own: Any, *, taken: Mapping[str, Number]) -> dict[str, int]:
+    """The parts of somebody's own policy, or what is wrong with them."""
     parts = {name: own} if isinstance(own, int) else own
     if not isinstance(parts, dict) or not all(
-        isinstance(part, int) and not isinstance(part, bool) for part in parts.values()
+        isinstance(key, str) and isinstance(part, int) and not isinstance(part, bool) and part >= 0
+        for key, part in parts.items()
     ):
-        raise BrokenPlugin("policy", name, why=f"it returned {own!r}, not an int or a dict of ints")
+        why = f"it returned {shown(own)}, not an int of 0 or more or a dict of those"
+        raise BrokenPlugin("policy", name, why=why)
+    if sum(parts.values()) >= WISH_UNIT:
+        why = f"it returned {shown(own)}, a sum of more than {WISH_UNIT - 1:,}"
+        raise BrokenPlugin("policy", name, why=why)
+    for key in parts.keys() & taken.keys():
+        raise BrokenPlugin(
+            "policy", name, why=f"its part {key!r} has the name of one of Grid's own"
+        )
     return parts

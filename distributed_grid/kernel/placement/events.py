@@ -55,12 +55,15 @@ def events(decision: Decision, nodes: list[NodeRecord]) -> Iterator[PlacementEve
 def _pass(
     kind: str, decision: Decision, node: NodeRecord, has: Resources, why: tuple[Reason, ...]
 ) -> PlacementEvent:
+    checked = list(_amounts(decision.job.request, has))
+    # A node that lacks the capability lacks the capacity too, though its reason names but one.
+    is_short = any(amount["has"] < amount["wanted"] for amount in checked)
     fields = {
         "job": decision.job.name,
         "node": node.name,
         "id": node.id,
-        "fits": not any(reason.kind == kind for reason in why),
-        "checked": list(_amounts(decision.job.request, has)),
+        "fits": not is_short and not any(reason.kind == kind for reason in why),
+        "checked": checked,
     }
     return PlacementEvent(name=f"placement.{kind}", is_detail=True, fields=fields)
 

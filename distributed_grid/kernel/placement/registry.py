@@ -18,13 +18,15 @@ _ALIASES = {"binpack": "BestFit", "binpacking": "BestFit", "pack": "BestFit"}
 
 def policy_named(name: str, own: Mapping[str, Any] | None = None) -> Policy:
     """The policy of this name: `BestFit`, `best-fit`, `binpack`, or one of people's own."""
-    policies = _OURS | {key: own_policy(key, parts) for key, parts in (own or {}).items()}
-    wanted = _plain(name)
-    wanted = _plain(_ALIASES.get(wanted, wanted))
-    for known, policy in policies.items():
+    own = own or {}
+    for key in own:
+        if _plain(key) == _plain(name):
+            return own_policy(key, own[key])  # Only this one is loaded: others may be broken.
+    wanted = _plain(_ALIASES.get(_plain(name), name))
+    for known, policy in _OURS.items():
         if _plain(known) == wanted:
             return policy
-    raise UnknownName("policy", name, known=list(policies))
+    raise UnknownName("policy", name, known=[*_OURS, *own])
 
 
 def own_policy(name: str, parts: Any) -> Policy:

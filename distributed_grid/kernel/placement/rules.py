@@ -11,7 +11,7 @@ import msgspec
 
 from distributed_grid.errors import BadValue
 from distributed_grid.kernel.placement.power import PowerPolicy
-from distributed_grid.kernel.placement.rank import Rank
+from distributed_grid.kernel.placement.rank import RANKS, Rank
 from distributed_grid.kernel.placement.view import Number, View
 from distributed_grid.model.job import JobSpec
 from distributed_grid.model.node import NodeRecord
@@ -43,6 +43,10 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     filters: Mapping[str, Any] = {}  # Name -> Filter; applied after our own, in order of name.
 
     def __post_init__(self) -> None:
+        if self.rank not in RANKS:
+            raise BadValue(
+                self.rank, expected=f"a rank of {' or '.join(RANKS)}", remedy="even is the default"
+            )
         if not 1 <= self.cluster_size <= CLUSTER_SIZE_MAX:
             raise BadValue(
                 self.cluster_size,

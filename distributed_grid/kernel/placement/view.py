@@ -62,16 +62,8 @@ class View(ABC):
     order: Number  # The first bits of its id.
 
     @abstractmethod
-    def gpu_total(self, request: GpuRequest) -> Number:
-        """How much of the request its devices could ever give."""
-
-    @abstractmethod
     def gpu_free(self, request: GpuRequest) -> Number:
         """How much of the request its devices could give now."""
-
-    @abstractmethod
-    def custom_total(self, kind: str) -> Number:
-        """How much of a custom kind it has."""
 
     @abstractmethod
     def custom_free(self, kind: str) -> Number:
@@ -172,14 +164,8 @@ class OneNode(View):
         self.__dict__.update(zip(NUMBERS, numbers_of(record), strict=True))
         self.__dict__.update(zip(TRUTHS, truths_of(record), strict=True))
 
-    def gpu_total(self, request: GpuRequest) -> int:
-        return request.available_milli(self.record.total.gpus)
-
     def gpu_free(self, request: GpuRequest) -> int:
         return request.available_milli(self.record.free.gpus)
-
-    def custom_total(self, kind: str) -> int:
-        return dict(self.record.total.custom).get(kind, 0)
 
     def custom_free(self, kind: str) -> int:
         return dict(self.record.free.custom).get(kind, 0)

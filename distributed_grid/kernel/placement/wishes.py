@@ -14,7 +14,6 @@ from distributed_grid.model.job import JobSpec, Where
 
 WISH_UNIT = 10**15  # Above every policy's sum; 9,000 of them still fit in 63 bits.
 UNVERIFIED_WISHES = 1_000  # More than a job can have wishes: such a node comes last.
-WISHES_MAX = 500
 
 
 def wishes(job: JobSpec, rules: Rules, view: View) -> dict[str, Number]:

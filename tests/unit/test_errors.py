@@ -1,0 +1,88 @@
+"""Does every error say what happened and what to do, in one safe line?"""
+
+import inspect
+
+import pytest
+
+from distributed_grid import errors
+from distributed_grid.errors import (
+    BadInput,
+    BadValue,
+    BrokenPlugin,
+    GridError,
+    NotEnough,
+    UnknownName,
+    shown,
+)
+
+ONE_OF_EACH = [
+    GridError("it broke", remedy="Mend it"),
+    BadValue("x", expected="a number", remedy="Write it like 4"),
+    BadInput("a.yaml", path="$[0].id", problem="is no id", remedy="Use the whole id"),
+    UnknownName("policy", "Best", known=["BestFit", "Spread"]),
+    NotEnough("cpu_milli", wanted=4_000, has=500),
+    BrokenPlugin("policy", "quiet", why="ZeroDivisionError()"),
+]
+
+
+def test_every_kind_of_error_is_looked_at_here():
+    kinds = {kind for _, kind in inspect.getmembers(errors, inspect.isclass)}
+
+    assert {type(error) for error in ONE_OF_EACH} == {k for k in kinds if issubclass(k, GridError)}
+
+
+@pytest.mark.parametrize("error", ONE_OF_EACH, ids=lambda error: type(error).__name__)
+def test_an_error_is_a_message_and_a_remedy_in_one_line(error):
+    assert isinstance(error, GridError)
+    assert str(error) == f"{error.message}. {error.remedy}."
+    assert "\n" not in str(error)
+    assert error.remedy
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), list(zip(ONE_OF_EACH, [1, 2, 2, 2, 3, 1], strict=True)), ids=str
+)
+def test_whose_fault_it_is_shows_in_the_exit_code(error, code):
+    assert error.exit_code == code
+
+
+def test_the_facts_are_fields():
+    _, value, bad, unknown, short, broken = ONE_OF_EACH
+
+    assert (value.value, value.expected, value.field) == ("x", "a number", "")
+    assert (bad.file, bad.path, bad.problem) == ("a.yaml", "$[0].id", "is no id")
+    assert (unknown.kind, unknown.name, unknown.known) == ("policy", "Best", ("BestFit", "Spread"))
+    assert (short.what, short.wanted, short.has) == ("cpu_milli", 4_000, 500)
+    assert (broken.kind, broken.name, broken.why) == ("policy", "quiet", "ZeroDivisionError()")
+
+
+def test_an_unknown_name_tells_the_known_ones_or_that_there_are_none():
+    assert str(UnknownName("node", "x", known=["a", "b"])).endswith("Known: a, b.")
+    assert str(UnknownName("node", "x", known=[])).endswith("Known: none.")
+
+
+def test_only_a_policy_can_be_exchanged_for_another():
+    assert "choose another" in BrokenPlugin("policy", "quiet", why="").remedy
+    assert "choose another" not in BrokenPlugin("filter", "quiet", why="").remedy
+
+
+@pytest.mark.parametrize("hostile", ["\x1b[31mred", "two\nlines", "a\rb", "\u202eleft", "\udcff"])
+def test_no_name_of_a_file_or_a_key_can_write_on_the_terminal(hostile):
+    for error in (
+        BadInput(hostile, path=f"$.{hostile}", problem="is wrong", remedy="Mend it"),
+        UnknownName("node", hostile, known=[hostile]),
+        BrokenPlugin("filter", hostile, why=f"Oops({hostile})"),
+    ):
+        assert str(error).isprintable(), repr(str(error))
+
+
+def test_a_long_value_is_cut_to_a_piece_of_a_line():
+    assert len(shown("x" * 1_000)) == 60
+    assert shown("x" * 1_000).endswith("…")
+    assert shown("short") == "'short'"
+    assert len(str(BadInput("f", path="$" * 999, problem="p", remedy="r"))) < 100
+    assert len(str(BrokenPlugin("filter", "f", why="y" * 9_999))) < 400
+
+
+def test_a_number_too_long_to_be_written_is_described():
+    assert shown(10**5_000) == "a number of thousands of digits"
