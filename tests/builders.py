@@ -7,6 +7,7 @@ common and not once in a million.
 """
 
 from collections.abc import Mapping
+from itertools import combinations
 from typing import Any
 
 import msgspec
@@ -105,7 +106,7 @@ def a_job(name: str = "job", **what_matters: Any) -> JobSpec:
 # --- Strategies ----------------------------------------------------------------------------------
 
 MODELS = ("H100", "RTX4090", "A100")
-LABEL_KEYS, LABEL_VALUES = ("zone", "ssd"), ("home", "true")
+LABEL_KEYS = ("ssd", "zone")
 NAMES = ("attic", "cellar", "lab")
 KINDS = ("fpga", "licence:matlab", "tpu")
 FEATURES = ("avx2", "sve")
@@ -115,7 +116,7 @@ BYTES = st.sampled_from([0, 1, GIB - 1, GIB, 4 * GIB, 1 << 60])
 CUSTOM_MILLI = st.sampled_from([0, 1_000, 1_500, 4_000])
 SHARES = st.sampled_from([250, 500, 1_000])
 LATENCIES = st.none() | st.sampled_from([0, 4_000, 50_000, 50_001])
-AGES = st.sampled_from([0, 59_999, 60_000, 60_001, 10**9])
+AGES = st.sampled_from([0, 60_000, 60_001, 10**9])
 
 
 def _id_numbers() -> st.SearchStrategy[int]:
@@ -133,106 +134,131 @@ node_ids = _id_numbers().map(an_id)
 job_ids = _id_numbers().map(lambda number: JobId(f"{number:064x}"))
 
 
-@st.composite
-def all_gpus(draw: st.DrawFn) -> tuple[Gpu, ...]:
-    """Whole devices of up to two models, known or unknown memory and capability."""
-    found: list[Gpu] = []
-    for model in draw(st.lists(st.sampled_from(MODELS), max_size=2, unique=True)):
-        found += unnamed_gpus(
-            model,
-            draw(st.integers(1, 3)),
-            memory_bytes=draw(st.sampled_from([0, 24 * GIB, 80 * GIB])),
-            compute_capability=draw(st.sampled_from([0, 80, 90])),
+def _subsets(things: tuple[str, ...]) -> list[tuple[str, ...]]:
+    return [subset for size in range(3) for subset in combinations(things, size)]
+
+
+# Pools of whole facts: one draw each, where a draw for every number would take all the time.
+GPU_SETS = [
+    tuple(
+        gpu
+        for model in models
+        for gpu in unnamed_gpus(
+            model, count, memory_bytes=memory_bytes, compute_capability=capability
         )
-    return tuple(sorted(found))
+    )
+    for models in [(), ("H100",), ("RTX4090",), ("A100", "H100"), ("H100", "RTX4090")]
+    for count in (1, 3)
+    for memory_bytes, capability in [(0, 0), (24 * GIB, 80), (80 * GIB, 90)]
+]
+CUSTOM_SETS = [
+    sorted_amounts(dict(zip(kinds, amounts, strict=False)))
+    for kinds in _subsets(KINDS)
+    for amounts in [(1_000, 1_500), (4_000, 4_000)]
+]
+LABEL_SETS = [
+    dict(zip(keys, values, strict=False))
+    for keys in _subsets(LABEL_KEYS)
+    for values in [("home", "true"), ("true", "home")]
+]
+POWERS = [
+    Power(
+        on_battery=on_battery,
+        battery_percent=percent,
+        temperature_centi=centi,
+        idle_mw=idle_mw,
+        max_mw=max_mw,
+    )
+    for on_battery in (False, True)
+    for percent in (None, 0, 19, 20, 100)
+    for centi in (None, 5_500, 8_500, 8_501)
+    for idle_mw, max_mw in [(None, None), (0, 450_000), (60_000, 0), (None, 10**9), (0, 10**9)]
+]
+CALM_POWERS = [p for p in POWERS if p.battery_percent == 100 and p.temperature_centi is None]
+NETWORKS = [
+    Network(latency_us=latency_us, reachability=reachability)
+    for latency_us in (None, 0, 4_000, 50_000, 50_001)
+    for reachability in ("direct", "relayed", "unknown")
+]
 
 
 @st.composite
 def resources(draw: st.DrawFn) -> Resources:
     """Everything a machine may have."""
-    custom = draw(st.dictionaries(st.sampled_from(KINDS), CUSTOM_MILLI, max_size=2))
     return Resources(
         cpu_milli=draw(CPU_MILLI),
         memory_bytes=draw(BYTES),
         storage_bytes=draw(BYTES),
-        gpus=draw(all_gpus()),
-        custom=sorted_amounts(custom),
+        gpus=draw(st.sampled_from(GPU_SETS)),
+        custom=draw(st.sampled_from(CUSTOM_SETS)),
     )
 
 
 @st.composite
 def part_of(draw: st.DrawFn, whole: Resources) -> Resources:
     """What may be free of, or granted from, these resources."""
-    gpus = []
-    for gpu in whole.gpus:
-        share = draw(st.sampled_from([0, 250, 500, 1_000]))
-        if share := min(share, gpu.share_milli):
-            gpus.append(msgspec.structs.replace(gpu, share_milli=share))
+    shares = draw(st.permutations([0, 250, 500, 1_000, 1_000, 1_000]))
+    gpus = [
+        msgspec.structs.replace(gpu, share_milli=min(share, gpu.share_milli))
+        for gpu, share in zip(whole.gpus, shares, strict=False)
+        if share
+    ]
+    most = draw(CUSTOM_MILLI)
     return Resources(
         cpu_milli=min(draw(CPU_MILLI), whole.cpu_milli),
         memory_bytes=min(draw(BYTES), whole.memory_bytes),
         storage_bytes=min(draw(BYTES), whole.storage_bytes),
         gpus=tuple(gpus),
-        custom=sorted_amounts({k: min(n, draw(CUSTOM_MILLI)) for k, n in whole.custom}),
+        custom=sorted_amounts({kind: min(amount, most) for kind, amount in whole.custom}),
     )
 
 
 @st.composite
-def records(draw: st.DrawFn, ids: st.SearchStrategy[NodeId] = node_ids) -> NodeRecord:
-    """Any node: equal ones, empty ones, stale, hot, on battery, relayed, caught lying."""
+def records(
+    draw: st.DrawFn, ids: st.SearchStrategy[NodeId] = node_ids, *, calm: bool = False
+) -> NodeRecord:
+    """Any node: equal ones, empty ones, stale, hot, on battery, relayed, caught lying.
+
+    A calm one is fresh and cool and has room for a core, so that calm jobs fit on it.
+    """
     total = draw(resources())
     free = draw(st.just(total) | part_of(total))
-    running = draw(st.frozensets(st.sampled_from(NAMES), max_size=2))
+    if calm:
+        total = msgspec.structs.replace(total, cpu_milli=4_000)
+        free = msgspec.structs.replace(free, cpu_milli=draw(st.sampled_from([1_000, 4_000])))
     return NodeRecord(
         id=draw(ids),
         name=draw(st.sampled_from(NAMES)),
         total=total,
         free=free,
         node_class=draw(st.sampled_from(list(CLASSES.values()))),
-        labels=draw(
-            st.dictionaries(st.sampled_from(LABEL_KEYS), st.sampled_from(LABEL_VALUES), max_size=2)
-        ),
+        labels=draw(st.sampled_from(LABEL_SETS)),
         arch=draw(st.sampled_from(["", *ARCHES])),
-        features=tuple(sorted(draw(st.frozensets(st.sampled_from(FEATURES))))),
-        power=draw(powers()),
-        network=Network(
-            latency_us=draw(LATENCIES),
-            reachability=draw(st.sampled_from(["direct", "relayed", "unknown"])),
-        ),
+        features=draw(st.sampled_from(_subsets(FEATURES))),
+        power=draw(st.sampled_from(CALM_POWERS if calm else POWERS)),
+        network=draw(st.sampled_from(NETWORKS)),
         price_micro_per_hour=draw(st.sampled_from([0, 9_999, 350_000, 10**12])),
-        age_ms=draw(AGES),
+        age_ms=0 if calm else draw(AGES),
         jobs=draw(st.sampled_from([0, 1, 2, 10**6])),
-        running=tuple(sorted(running)),
+        running=draw(st.sampled_from(_subsets(NAMES))),
         verification=draw(st.sampled_from(["claimed", "verified", "failed"])),
     )
 
 
-def powers() -> st.SearchStrategy[Power]:
-    return st.builds(
-        Power,
-        on_battery=st.booleans(),
-        battery_percent=st.none() | st.sampled_from([0, 19, 20, 100]),
-        temperature_centi=st.none() | st.sampled_from([5_500, 8_500, 8_501]),
-        idle_mw=st.none() | st.sampled_from([0, 60_000, 10**9]),
-        max_mw=st.none() | st.sampled_from([0, 450_000, 10**9]),
+def fleets(*, calm: bool = False) -> st.SearchStrategy[list[NodeRecord]]:
+    return st.lists(
+        records(calm=calm), min_size=3 * calm, max_size=7, unique_by=lambda record: record.id
     )
-
-
-def fleets(max_size: int = 7) -> st.SearchStrategy[list[NodeRecord]]:
-    return st.lists(records(), max_size=max_size, unique_by=lambda record: record.id)
 
 
 @st.composite
 def wheres(draw: st.DrawFn, ids: tuple[str, ...] = ()) -> Where:
-    """A description of nodes that often says nothing."""
-    labels = st.dictionaries(st.sampled_from(LABEL_KEYS), st.sampled_from(LABEL_VALUES), max_size=1)
-    if draw(st.booleans()):
-        return Where()
+    """A description of nodes with several parts."""
     return Where(
-        classes=tuple(sorted(draw(st.frozensets(st.sampled_from(sorted(CLASSES)), max_size=2)))),
-        labels=tuple(sorted(draw(labels).items())),
-        nodes=tuple(sorted(draw(st.frozensets(st.sampled_from([*NAMES, *ids]), max_size=2)))),
-        jobs=tuple(sorted(draw(st.frozensets(st.sampled_from(NAMES), max_size=2)))),
+        classes=draw(st.sampled_from(_subsets(tuple(sorted(CLASSES))))),
+        labels=tuple(sorted(draw(st.sampled_from(LABEL_SETS)).items())),
+        nodes=draw(st.sampled_from(_subsets(tuple(sorted([*NAMES, *ids]))))),
+        jobs=draw(st.sampled_from(_subsets(NAMES))),
         latency_us_max=draw(LATENCIES),
     )
 
@@ -251,31 +277,46 @@ def gpu_requests(draw: st.DrawFn) -> GpuRequest:
 @st.composite
 def requests(draw: st.DrawFn) -> Request:
     """Amounts that equal those of the nodes more often than not."""
-    custom = draw(st.dictionaries(st.sampled_from(KINDS), CUSTOM_MILLI, max_size=1))
     return Request(
         cpu_milli=draw(CPU_MILLI),
         memory_bytes=draw(BYTES),
         storage_bytes=draw(BYTES),
         gpus=draw(st.none() | gpu_requests()),
-        custom=sorted_amounts(custom),
+        custom=draw(st.just(()) | st.sampled_from(CUSTOM_SETS)),
     )
 
 
 @st.composite
-def jobs(draw: st.DrawFn, ids: tuple[str, ...] = ()) -> JobSpec:
-    """Any job; most fit somewhere."""
+def jobs(draw: st.DrawFn, ids: tuple[str, ...] = (), *, calm: bool = False) -> JobSpec:
+    """Any job; a calm one has wishes but no demands, so that it is the order that matters."""
+    nowhere = st.just(Where())
+    wishes = {
+        "prefer": draw(nowhere | wheres(ids)),
+        "avoid_if_possible": draw(nowhere | wheres(ids)),
+    }
+    if calm:
+        request = Request(cpu_milli=draw(st.sampled_from([0, 500, 1_000])))
+        return JobSpec(id=draw(job_ids), name="job", request=request, **wishes)
     return JobSpec(
         id=draw(job_ids),
         name="job",
         request=draw(st.just(Request()) | requests()),
-        require=draw(wheres(ids)),
-        avoid=draw(wheres(ids)),
-        prefer=draw(wheres(ids)),
-        avoid_if_possible=draw(wheres(ids)),
+        require=draw(nowhere | wheres(ids)),
+        avoid=draw(nowhere | wheres(ids)),
         arch=draw(st.sampled_from(["", "", *ARCHES])),
-        features=tuple(sorted(draw(st.frozensets(st.sampled_from(FEATURES), max_size=1)))),
+        features=draw(st.sampled_from(_subsets(FEATURES))),
         battery_safe=draw(st.booleans()),
+        **wishes,
     )
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[JobSpec, list[NodeRecord], Rules]:
+    """A job, nodes and rules. The mood of a case is drawn first: much of one thing finds more."""
+    calm = draw(st.booleans())
+    nodes = draw(fleets(calm=calm))
+    job = draw(jobs(tuple(node.id for node in nodes[:2]), calm=calm))
+    return job, nodes, draw(rules())
 
 
 def tidiness(job: JobSpec, node: NodeRecord) -> dict[str, int]:

@@ -12,8 +12,8 @@ from tests.property.test_columns import answer_of
 
 @st.composite
 def shuffled_cases(draw):
-    nodes = draw(builders.fleets())
-    return draw(builders.jobs()), nodes, draw(st.permutations(nodes)), draw(builders.rules())
+    job, nodes, rules = draw(builders.cases())
+    return job, nodes, draw(st.permutations(nodes)), rules
 
 
 @pytest.mark.rows("S1-02", "S1-14", "S1-25", "S1-26", "S1-95", "S1-118", "S1-120")

@@ -33,7 +33,7 @@ from distributed_grid.model.node import NodeRecord
 CAPACITY_MIN = 128
 
 _INTERNED = (
-    "gpus_free", "custom_free", "node_class", "labels", "name", "running", "arch", "features",
+    "gpus_free", "custom_free", "node_class", "labels", "running", "arch", "features",
 )  # fmt: skip
 
 
@@ -43,6 +43,7 @@ class Columns(View, Snapshot):
     def __init__(self, records: Iterable[NodeRecord] = ()) -> None:
         self._nodes: list[NodeRecord] = []
         self._row: dict[NodeId, int] = {}
+        self._named: dict[str, dict[NodeId, None]] = {}  # A name may be that of several.
         self._capacity = CAPACITY_MIN
         self._numbers = np.zeros((len(NUMBERS), CAPACITY_MIN), np.int64)
         self._truths = np.zeros((len(TRUTHS), CAPACITY_MIN), np.bool_)
@@ -62,7 +63,9 @@ class Columns(View, Snapshot):
         else:
             for column in self._words.values():
                 column.clear(row)
+            self._forget_name(self._nodes[row])
             self._nodes[row] = record
+        self._named.setdefault(record.name, {})[record.id] = None
         self._numbers[:, row] = numbers_of(record)
         self._truths[:, row] = truths_of(record)
         for column, value in zip(self._words.values(), _words_of(record), strict=True):
@@ -75,6 +78,7 @@ class Columns(View, Snapshot):
         if row is None:
             return
         last = len(self._nodes) - 1
+        self._forget_name(self._nodes[row])
         for column in self._words.values():
             column.clear(row)
             column.ids[row] = column.ids[last]
@@ -96,6 +100,12 @@ class Columns(View, Snapshot):
         self._ids[:, row] = rank.words_of(int(record.id, 16))
         self._slice()
         return row
+
+    def _forget_name(self, record: NodeRecord) -> None:
+        alike = self._named[record.name]
+        del alike[record.id]
+        if not alike:
+            del self._named[record.name]
 
     def _grow(self, capacity: int) -> None:
         self._numbers = _wider(self._numbers, capacity)
@@ -214,8 +224,11 @@ class Columns(View, Snapshot):
         return self._ask("labels", (key, value), lambda pairs: (key, value) in pairs) > 0
 
     def is_named(self, names: tuple[str, ...]) -> Any:
-        wanted = frozenset(names)
-        return self._ask("name", names, lambda name_and_id: not wanted.isdisjoint(name_and_id)) > 0
+        # Names hardly repeat: a table of answers would be as long as the fleet, for each question.
+        is_so = np.zeros(len(self._nodes), np.bool_)
+        meant = (node for name in names for node in (NodeId(name), *self._named.get(name, ())))
+        is_so[[self._row[node] for node in meant if node in self._row]] = True
+        return is_so
 
     def runs(self, jobs: tuple[str, ...]) -> Any:
         wanted = frozenset(jobs)
@@ -258,21 +271,22 @@ class Columns(View, Snapshot):
         assert len(self._row) == len(self._nodes), "a node has no row, or two"
         for row, node in enumerate(self._nodes):
             assert self._row[node.id] == row, "a node and its row disagree"
+            assert node.id in self._named[node.name], "a name was lost"
             assert self._numbers[:, row].tolist() == numbers_of(node), "a column is old"
             assert self._truths[:, row].tolist() == truths_of(node), "a column is old"
             assert tuple(self._ids[:, row].tolist()) == rank.words_of(int(node.id, 16)), (
                 "a wrong id"
             )
+        assert sum(map(len, self._named.values())) == len(self._nodes), "an old name was kept"
         for column in self._words.values():
-            column.check()
+            column.check(len(self._nodes))
 
 
 def _words_of(record: NodeRecord) -> tuple[Hashable, ...]:
     """The values of a node that repeat between nodes, in the order of _INTERNED."""
     return (
         record.free.gpus, record.free.custom, record.node_class.name,
-        frozenset(record.labels.items()), (record.name, record.id), record.running, record.arch,
-        record.features,
+        frozenset(record.labels.items()), record.running, record.arch, record.features,
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ Invariant: an id is used by at least one node, or is free to be used again; so a
 most as many values as there are nodes, however often they change.
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -55,7 +55,7 @@ class Interned:
         """`ask(value)` for the first `count` nodes; asked once for each value, then remembered."""
         known = self._tables.get(question)
         if known is None:
-            table = np.zeros(max(len(self._values), 1), np.int64)
+            table = np.zeros(len(self._values), np.int64)
             for ident, uses in enumerate(self._uses):
                 if uses:
                     table[ident] = ask(self._values[ident])
@@ -84,8 +84,10 @@ class Interned:
             table[ident] = ask(value)
         return ident
 
-    def check(self) -> None:
-        """Re-derive what must be true."""
+    def check(self, count: int) -> None:
+        """Re-derive what must be true of the first `count` nodes, which are all there are."""
+        uses = Counter(self.ids[:count].tolist())
+        assert [uses[ident] for ident in range(len(self._uses))] == self._uses, "a use was lost"
         for value, ident in self._id_of.items():
             assert self._values[ident] == value, "a value and its id disagree"
             assert self._uses[ident] > 0, "an unused value was kept"

@@ -31,9 +31,10 @@ def test_the_limit_can_be_set():
 
 @pytest.mark.rows("S1-113")
 def test_a_node_that_is_cut_off_decides_on_the_last_known_state_and_marks_it():
-    old, fresh = a_node(1, age_ms=10**9), a_node(2)
+    old, fresh, just = a_node(1, age_ms=60_001), a_node(2), a_node(3, age_ms=60_000)
 
-    decision = place(a_job(), [old, fresh], Rules(last_known=True))
+    decision = place(a_job(), [old, fresh, just], Rules(last_known=True))
 
-    assert {r.id: r.is_stale for r in decision.ranked} == {old.id: True, fresh.id: False}
+    stale = {r.id: r.is_stale for r in decision.ranked}
+    assert stale == {old.id: True, fresh.id: False, just.id: False}
     assert decision.refused == []

@@ -59,11 +59,20 @@ def test_forgetting_who_is_not_there_changes_nothing(kind):
 
 
 @BOTH
-def test_every_change_has_a_version_and_an_old_decision_says_so(kind):
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda held: held.remove(an_id(1)),
+        lambda held: held.update(a_node(1, free_cpus=0)),
+        lambda held: held.update(a_node(3)),
+    ],
+    ids=["leaves", "changes", "arrives"],
+)
+def test_every_change_has_a_version_and_an_old_decision_says_so(kind, change):
     held = kind([a_node(1), a_node(2)])
     decision = place(a_job(), held)
     version = held.version
-    held.remove(an_id(1))
+    change(held)
 
     assert held.version == version + 1
     assert len(decision.cluster) == 2  # What was decided stays decided.
@@ -127,7 +136,7 @@ def test_a_question_is_asked_once_for_each_value_and_again_when_a_value_is_new()
 
     assert column.answer("is it a?", is_a, 3).tolist() == [1, 1, 0]
     assert sorted(asked) == ["a", "b", "c"]
-    column.check()
+    column.check(3)
 
 
 @pytest.mark.rows("S1-115")
@@ -164,7 +173,7 @@ def test_ids_of_values_are_used_again_so_that_change_costs_no_memory():
     for number in range(1_000):
         column.clear(0)
         column.set(0, f"value {number}")
-        column.check()
+        column.check(1)
 
     assert len(column._values) == 1
 
@@ -184,7 +193,38 @@ def test_a_column_notices_when_it_is_wrong():
     column.answer("length", len, 1)
     column._tables["length"][1][0] = 7
     with pytest.raises(AssertionError, match="a remembered answer is old"):
-        column.check()
+        column.check(1)
+
+
+def test_a_column_notices_when_a_value_was_not_cleared():
+    column = Interned(4)
+    column.set(0, "a")
+    column.set(0, "b")
+    with pytest.raises(AssertionError, match="a use was lost"):
+        column.check(1)
+
+
+def test_a_name_may_be_that_of_several_and_follows_who_bears_it():
+    held = Columns([a_node(1, name="lab"), a_node(2, name="lab"), a_node(3, name="attic")])
+    by_name, by_id = (a_job(require={"nodes": (name,)}) for name in ("lab", an_id(3)))
+
+    assert set(place(by_name, held).cluster) == {an_id(1), an_id(2)}
+    held.update(a_node(1, name="attic"))
+    held.update(a_node(3, name="lab"))
+    held.remove(an_id(2))
+    held.check()
+
+    assert place(by_name, held).cluster == place(by_id, held).cluster == (an_id(3),)
+    assert place(a_job(avoid={"nodes": ("lab", "gone")}), held).cluster == (an_id(1),)
+
+
+def test_a_better_score_is_in_whatever_its_rank_is():
+    """One node is better than all others, which tie; its rank must not matter."""
+    rules = Rules(policy=policy_named("RoundRobin"), cluster_size=2)
+    for number in range(20):
+        nodes = [a_node(n, jobs=0 if n == number else 1) for n in range(20)]
+
+        assert place(a_job(), Columns(nodes), rules).cluster[0] == an_id(number)
 
 
 def test_a_policy_of_ones_own_may_be_used_on_many_nodes():

@@ -73,6 +73,13 @@ def test_more_wishes_met_come_before_fewer():
     assert place(a_job(prefer=prefer), [none, one, two]).cluster == (two.id, one.id, none.id)
 
 
+def test_a_wish_for_no_latency_at_all_is_a_wish():
+    here, near = a_node(1, latency_us=0), a_node(2, latency_us=1)
+    ranked = place(a_job(prefer={"latency_us_max": 0}), [near, here]).ranked
+
+    assert [(r.id, r.score) for r in ranked] == [(here.id, 0), (near.id, WISH_UNIT)]
+
+
 def test_where_nobody_measured_the_latency_no_wish_for_it_is_met():
     near, unknown = a_node(1, latency_us=1), a_node(2)
     ranked = place(a_job(prefer={"latency_us_max": 10**10}), [unknown, near]).ranked
