@@ -39,7 +39,7 @@ from distributed_grid.config.words import (
 from distributed_grid.errors import BadInput, BadValue
 from distributed_grid.kernel.classification import classify_capabilities
 from distributed_grid.model import milli
-from distributed_grid.model.gpus import Gpu
+from distributed_grid.model.gpus import ANY, Gpu
 from distributed_grid.model.ids import NodeId
 from distributed_grid.model.node import (
     Network,
@@ -207,10 +207,10 @@ def _total(entry: CapabilitiesEntry) -> Resources:
                 remedy="Shares belong into capacity",
                 field=".gpus",
             )
-        if gpu.model in {other.model for other in gpus}:
+        if gpu.model == ANY or gpu.model in {other.model for other in gpus}:
             raise BadValue(
                 gpu.model,
-                expected="each GPU model once",
+                expected="each GPU model by its name, once",
                 remedy="Add the counts up",
                 field=".gpus",
             )

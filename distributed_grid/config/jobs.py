@@ -24,6 +24,7 @@ from distributed_grid.config.words import (
     LatencyUs,
     Name,
     Names,
+    NodeNames,
 )
 from distributed_grid.errors import BadInput, BadValue
 from distributed_grid.model import ids, milli
@@ -46,7 +47,7 @@ class AvoidEntry(msgspec.Struct, frozen=True, kw_only=True):
 
     node_class: ClassWords = msgspec.field(default=(), name="class")
     labels: Labels = {}
-    nodes: Names = ()
+    nodes: NodeNames = ()
     jobs: Names = ()
 
 

@@ -36,6 +36,18 @@ def names(value: Any) -> tuple[str, ...]:
     return tuple(sorted({name(item) for item in _listed(value)}))
 
 
+def nodes(value: Any) -> tuple[str, ...]:
+    """Names or ids of nodes; an id is found however its digits are written."""
+    return tuple(sorted({_as_id(word) or word for word in names(value)}))
+
+
+def _as_id(word: str) -> str | None:
+    try:
+        return ids.node_id(word)
+    except BadValue:
+        return None
+
+
 def node_class(value: Any) -> str:
     """The class of a node: `datacenter`, and `DataCenter` and `data-center` too."""
     plain = value.lower().replace("-", "").replace("_", "") if isinstance(value, str) else None
@@ -117,6 +129,8 @@ def scaled(what: str, *, factor: int, low: int = 0, high: int, example: str) -> 
         if number is None or not number.is_finite() or not low <= number <= high:
             expected = f"{what} from {low} to {high}"
             raise BadValue(value, expected=expected, remedy=f"Write it like {example}")
+        if factor == 1 and number != int(number):
+            raise BadValue(value, expected=f"whole {what}", remedy=f"Write it like {example}")
         return int(number * Decimal(factor))
 
     return Word(parse)
@@ -136,6 +150,7 @@ NodeIdWord = Annotated[ids.NodeId, Word(ids.node_id)]
 JobIdWord = Annotated[ids.JobId, Word(ids.job_id)]
 Name = Annotated[str, Word(name)]
 Names = Annotated[tuple[str, ...], Word(names)]
+NodeNames = Annotated[tuple[str, ...], Word(nodes)]
 ClassWord = Annotated[str, Word(node_class)]
 ClassWords = Annotated[tuple[str, ...], Word(node_classes)]
 Labels = Annotated[dict[str, str], Word(labels)]

@@ -122,7 +122,7 @@ NODES_CASES = [
         "json",
         node(capabilities={"gpus": [{"model": "H100"}, {"model": "h100"}]}, capacity={}),
         "$[0].capabilities.gpus",
-        "each GPU model once",
+        "each GPU model by its name, once",
     ),
     (
         "free GPU that is not there",

@@ -200,7 +200,7 @@ CASES = [
     (
         broken({"capabilities": {"gpus": [{"model": "H100"}, {"model": "NVIDIA H100"}]}}),
         "$[0].capabilities.gpus",
-        "each GPU model once",
+        "each GPU model by its name, once",
     ),
     (
         broken({"capabilities": {"gpus": [{"model": "H100", "count": 1_025}]}}),
@@ -285,3 +285,23 @@ def test_what_a_file_does_not_say_is_the_default_of_the_record():
     for name, default in defaults.items():
         if default is not msgspec.NODEFAULT:
             assert getattr(node, name) == default, name
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        ({"jobs": "2.5"}, "$[0].jobs"),
+        ({"power": {"battery_percent": "55.5"}}, "$[0].power.battery_percent"),
+        (
+            {"capabilities": {"gpus": [{"model": "any"}]}, "capacity": {}},
+            "$[0].capabilities.gpus",
+        ),
+    ],
+)
+def test_what_would_have_to_be_guessed_is_refused(change, path):
+    entry = {"id": "ab" * 32, "name": "x", "capabilities": {}, "capacity": {}} | change
+
+    with pytest.raises(BadInput) as refused:
+        fleet_of("nodes.json", [entry])
+
+    assert refused.value.path == path

@@ -143,3 +143,9 @@ def test_a_preference_for_many_nodes_is_one_wish():
     (job,), _ = jobs_of("f", {"name": "x", "prefer": {"nodes": names}})
 
     assert len(job.prefer.nodes) == 5_000
+
+
+def test_the_id_of_a_node_is_found_however_its_digits_are_written():
+    [job], _ = jobs_of("job.json", {"name": "x", "require": {"nodes": ["AB" * 32, "attic"]}})
+
+    assert job.require.nodes == ("ab" * 32, "attic")

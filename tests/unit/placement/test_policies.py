@@ -2,6 +2,7 @@
 
 import pytest
 
+from distributed_grid.cluster_mesh import SchedulingPolicy
 from distributed_grid.kernel.placement import Rules, place
 from distributed_grid.kernel.placement.policies import POLICIES
 from distributed_grid.kernel.placement.registry import policy_named
@@ -225,7 +226,6 @@ def test_every_policy_has_parts_of_zero_or_more_that_stay_below_one_wish():
         assert sum(found.values()) < 10**15, policy.name
 
 
-@pytest.mark.rows("S2-84")
 def test_the_policies_are_the_seven_of_the_seed_and_spread():
     assert [policy.name for policy in POLICIES] == [
         "BestFit",
@@ -237,6 +237,15 @@ def test_the_policies_are_the_seven_of_the_seed_and_spread():
         "Balanced",
         "Spread",
     ]
+
+
+@pytest.mark.rows("S2-84")
+def test_the_names_of_the_seed_are_exactly_its_seven_policies():
+    assert [member.name for member in SchedulingPolicy] == [
+        *("BestFit", "FirstFit", "RoundRobin", "PowerAware"),
+        *("LocalityAware", "CostOptimized", "Balanced"),
+    ]
+    assert [member.policy for member in SchedulingPolicy] == list(POLICIES[:7])
 
 
 def test_without_a_policy_only_the_rank_decides():

@@ -7,7 +7,6 @@ from distributed_grid.kernel.placement.policies import POLICIES
 from distributed_grid.kernel.placement.registry import own_policy, policy_named
 
 
-@pytest.mark.rows("S2-84")
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.name)
 def test_every_policy_is_found_by_its_name_in_any_spelling(policy):
     kebab = "".join(f"-{c.lower()}" if c.isupper() else c for c in policy.name).strip("-")

@@ -26,7 +26,7 @@ NAMES = ["class", "labels.zone", "nodes", "jobs", "latency_us"]
 EVERY_POLICY = pytest.mark.parametrize("policy", [None, *POLICIES], ids=lambda p: p and p.name)
 
 
-@pytest.mark.rows("S2-41", "S4-91")
+@pytest.mark.rows("S4-91")
 @EVERY_POLICY
 @pytest.mark.parametrize(("wish", "name"), list(zip(WISHES, NAMES, strict=True)), ids=NAMES)
 def test_a_node_that_meets_a_wish_comes_first_under_every_policy(policy, wish, name):
@@ -57,7 +57,6 @@ def test_a_node_to_be_avoided_if_possible_comes_last_but_comes(policy, wish, nam
     assert second.parts[f"avoid_if_possible.{name}"] == WISH_UNIT
 
 
-@pytest.mark.rows("S2-41")
 def test_a_preference_never_rules_out():
     only = a_node(node_class="edge")
 
