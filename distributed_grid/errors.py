@@ -5,7 +5,19 @@
     ├── BadInput               a file, and the path inside it, that cannot be used
     ├── UnknownName            a policy, filter, node or setting nobody registered
     ├── NotEnough              more was taken than there is
-    └── BrokenPlugin           somebody's own policy or filter failed
+    ├── BrokenPlugin           somebody's own policy or filter failed
+    ├── NoAgent                nothing answers on this machine's socket
+    ├── AgentRuns              an agent serves this data directory already
+    ├── NotFound               no job, node or lease of that name
+    ├── Ambiguous              a name or prefix that means two of them
+    ├── NeverFits              a job that no node here can ever run
+    ├── Conflict               the same id for two different things
+    ├── Overloaded             a bounded queue is full
+    ├── CallFailed             a call of a map failed, and its exception cannot be brought here
+    │   ├── WorkerDied         the call ended the process that ran it
+    │   └── NotPicklable       a function, an item or a result that cannot travel
+    ├── MapEnded               a whole map ended before its calls did
+    └── NotPermitted           the owner does not allow it
 
 Lives here: what went wrong, and what to do about it. Never here: printing, exit calls.
 Invariant: every error has a remedy, carries its facts as fields, and reads as one line that is
@@ -13,7 +25,7 @@ safe to print, whatever names of people's files and packages it repeats.
 """
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class GridError(Exception):
@@ -28,6 +40,16 @@ class GridError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message}. {self.remedy}."
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Not by the constructor, which wants its facts by name.
+        return _again, (type(self), vars(self))
+
+
+def _again(kind: type[GridError], facts: dict[str, Any]) -> GridError:
+    error = kind.__new__(kind, facts["message"])
+    vars(error).update(facts)
+    return error
 
 
 class BadValue(GridError, ValueError):
@@ -47,11 +69,13 @@ class BadInput(GridError):
 
     exit_code = 2
 
-    def __init__(self, file: str, *, path: str, problem: str, remedy: str) -> None:
+    def __init__(self, file: str, *, path: str, problem: str, remedy: str, line: int = 0) -> None:
         self.file = file
         self.path = path
         self.problem = problem
-        super().__init__(f"{file}: {_cut(path)}: {problem}", remedy=remedy)
+        self.line = line  # 0: not known.
+        where = f"{file}:{line}" if line else file
+        super().__init__(f"{where}: {_cut(path)}: {problem}", remedy=remedy)
 
 
 class UnknownName(GridError):
@@ -88,6 +112,149 @@ class BrokenPlugin(GridError):
         super().__init__(
             f"the {kind} {shown(name)} failed: {_cut(why, WHY_CHARACTERS_MAX)}",
             remedy=f"{mend}, or choose another policy" if kind == "policy" else mend,
+        )
+
+
+class NoAgent(GridError):
+    """Nothing answers on this machine's socket."""
+
+    exit_code = 4
+
+    def __init__(self, socket: str, *, why: str) -> None:
+        self.socket, self.why = socket, why
+        super().__init__(
+            f"no agent answers at {socket} ({why})", remedy="Start one with: grid up --detach"
+        )
+
+
+class AgentRuns(GridError):
+    """An agent serves this data directory already."""
+
+    def __init__(self, data_dir: str, *, pid: int) -> None:
+        self.data_dir, self.pid = data_dir, pid
+        super().__init__(
+            f"an agent (pid {pid}) already serves {data_dir}",
+            remedy="Use it, stop it with: grid down, or give another --data-dir",
+        )
+
+
+class NotFound(GridError):
+    """No job, node or lease of that name."""
+
+    exit_code = 3
+
+    def __init__(self, kind: str, name: str) -> None:
+        self.kind, self.name = kind, name
+        super().__init__(
+            f"there is no {kind} {shown(name)}", remedy=f"List them with: grid {kind}s"
+        )
+
+
+class Ambiguous(GridError):
+    """A name or prefix that means two of them."""
+
+    exit_code = 2
+
+    def __init__(self, kind: str, name: str, *, matches: Sequence[str]) -> None:
+        self.kind, self.name, self.matches = kind, name, tuple(matches)
+        super().__init__(
+            f"{shown(name)} means {len(matches)} {kind}s: {', '.join(matches[:5])}",
+            remedy="Write more of the id, or id:… or name:…",
+        )
+
+
+class NeverFits(GridError):
+    """A job that no node here can ever run."""
+
+    exit_code = 3
+
+    def __init__(self, job: str, *, shortfall: Sequence[tuple[str, int, int]]) -> None:
+        self.job, self.shortfall = job, tuple(shortfall)
+        parts = ", ".join(
+            f"{what}: wants {wanted}, there are {has}" for what, wanted, has in shortfall
+        )
+        super().__init__(
+            f"job {shown(job)} is larger than this machine ({parts})",
+            remedy="Ask for less, or wait for a larger machine with --wait-for-capacity",
+        )
+
+
+class Conflict(GridError):
+    """The same id for two different things."""
+
+    exit_code = 2
+
+    def __init__(self, kind: str, name: str) -> None:
+        self.kind, self.name = kind, name
+        super().__init__(
+            f"the {kind} id {shown(name)} is taken by another {kind}",
+            remedy="Leave the id out, and one is made",
+        )
+
+
+class Overloaded(GridError):
+    """A bounded queue is full."""
+
+    def __init__(self, what: str, *, most: int) -> None:
+        self.what, self.most = what, most
+        super().__init__(
+            f"there are already {most} {what}", remedy="Wait until some have ended, or use an array"
+        )
+
+
+class NotPermitted(GridError):
+    """The owner does not allow it."""
+
+    exit_code = 5
+
+    def __init__(self, what: str, *, remedy: str) -> None:
+        self.what = what
+        super().__init__(f"not permitted: {what}", remedy=remedy)
+
+
+class CallFailed(GridError):
+    """A call of a map failed, and its exception cannot be brought here as it was."""
+
+    def __init__(self, index: int, *, why: str, remedy: str, remote_traceback: str = "") -> None:
+        self.index = index  # Of the item; -1: the function itself.
+        self.why = why
+        self.remote_traceback = remote_traceback
+        super().__init__(f"call {index} failed: {why}" if index >= 0 else why, remedy=remedy)
+
+
+class WorkerDied(CallFailed):
+    """A call ended the process that ran it, as often as it was tried."""
+
+    def __init__(self, index: int, *, how: str, tries: int) -> None:
+        self.how, self.tries = how, tries
+        times = "once" if tries == 1 else f"{tries} times"
+        super().__init__(
+            index,
+            why=f"its worker died ({how}), {times}",
+            remedy="Run this item alone; if it was ended for its memory, give memory=",
+        )
+
+
+class NotPicklable(CallFailed):
+    """A function, an item or a result that cannot travel between processes."""
+
+    def __init__(self, index: int, *, what: str, why: str, remote_traceback: str = "") -> None:
+        self.what = what
+        super().__init__(
+            index,
+            why=f"the {what} cannot be sent: {why}",
+            remedy="Send plain data, and open files, sockets and locks inside the function",
+            remote_traceback=remote_traceback,
+        )
+
+
+class MapEnded(GridError):
+    """A whole map ended before its calls did."""
+
+    def __init__(self, name: str, *, why: str) -> None:
+        self.name, self.why = name, why
+        super().__init__(
+            f"{name} ended: {why}", remedy=f"See what its workers wrote: grid logs --stderr {name}"
         )
 
 

@@ -4,7 +4,6 @@ Lives here: what an id looks like, and the id of a name. Never here: making keys
 Invariant: two ids are equal exactly if their text is equal, and sort as the numbers they are.
 """
 
-import hashlib
 import re
 from typing import NewType
 
@@ -29,6 +28,8 @@ def job_id(text: object) -> JobId:
 
 def job_id_of(name: str) -> JobId:
     """The id of a job that has only a name: its SHA-256, so that everyone computes the same."""
+    import hashlib  # Few need it, and it would cost every `grid run` three milliseconds.
+
     return JobId(hashlib.sha256(name.encode()).hexdigest())
 
 

@@ -1,7 +1,9 @@
-"""A job as somebody asks for it: what it needs, where it must, may and should not run.
+"""A job as somebody asks for it: what it runs, what it needs, where it may run and where not.
 
-Lives here: the specification that placement reads. Never here: a job's life (`kernel.jobs`).
+Lives here: the specification, which never changes. Never here: a job's life (`kernel.jobs`).
 """
+
+from typing import Literal
 
 import msgspec
 
@@ -24,6 +26,38 @@ class Where(msgspec.Struct, frozen=True, kw_only=True):
 NOWHERE = Where()
 
 
+class Work(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job runs, and how long it may."""
+
+    argv: tuple[str, ...]
+    cwd: str
+    env: dict[str, str] = {}
+    image: str = ""  # Empty: a plain process; else a container of this image.
+    timeout_ms: int = 0  # Of each process; 0: none.
+    grace_ms: int = 10_000  # Between asking it to end and killing it.
+
+
+class Array(msgspec.Struct, frozen=True, kw_only=True):
+    """One job of many processes, told apart by GRID_ARRAY_INDEX."""
+
+    start: int
+    stop: int  # Excluded.
+    step: int = 1
+    width: int = 0  # How many may run at once; 0: as many as fit.
+
+    @property
+    def indices(self) -> range:
+        """Every index, in order."""
+        return range(self.start, self.stop, self.step)
+
+
+class After(msgspec.Struct, frozen=True, kw_only=True):
+    """Wait for another job: until it ended well, ended, or ended badly."""
+
+    job: JobId
+    when: Literal["ok", "any", "failed"] = "ok"
+
+
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What a job needs of the node it runs on. Filters exclude; wishes only rank."""
 
@@ -37,3 +71,10 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     arch: str = ""  # Empty: any.
     features: tuple[str, ...] = ()  # Sorted; the node must have them all.
     battery_safe: bool = True  # False: never on a node that runs on battery.
+    work: Work | None = None  # None: only to be placed, as by `grid place`.
+    array: Array | None = None
+    after: tuple[After, ...] = ()
+    retries: int = 0  # Of the job's own failures: non-zero exit, timeout.
+    losses_max: int = 3  # Of nodes, keepers, boots; then it is lost for good.
+    wait_for_capacity: bool = False  # Accept more than there is, and wait for it.
+    user: str = ""

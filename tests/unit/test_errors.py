@@ -6,12 +6,24 @@ import pytest
 
 from distributed_grid import errors
 from distributed_grid.errors import (
+    AgentRuns,
+    Ambiguous,
     BadInput,
     BadValue,
     BrokenPlugin,
+    CallFailed,
+    Conflict,
     GridError,
+    MapEnded,
+    NeverFits,
+    NoAgent,
     NotEnough,
+    NotFound,
+    NotPermitted,
+    NotPicklable,
+    Overloaded,
     UnknownName,
+    WorkerDied,
     shown,
 )
 
@@ -22,7 +34,20 @@ ONE_OF_EACH = [
     UnknownName("policy", "Best", known=["BestFit", "Spread"]),
     NotEnough("cpu_milli", wanted=4_000, has=500),
     BrokenPlugin("policy", "quiet", why="ZeroDivisionError()"),
+    NoAgent("/s", why="refused"),
+    AgentRuns("/d", pid=7),
+    NotFound("job", "x"),
+    Ambiguous("job", "x", matches=["a", "b"]),
+    NeverFits("x", shortfall=[("cpu_milli", 9, 4)]),
+    Conflict("job", "x"),
+    Overloaded("jobs", most=5),
+    NotPermitted("urgent", remedy="Ask the owner"),
+    CallFailed(3, why="KeyError", remedy="Mend it"),
+    WorkerDied(3, how="signal 9", tries=2),
+    NotPicklable(-1, what="function", why="it holds a lock"),
+    MapEnded("map:f", why="it was cancelled"),
 ]
+CODES = [1, 2, 2, 2, 3, 1, 4, 1, 3, 2, 3, 2, 1, 5]
 
 
 def test_every_kind_of_error_is_looked_at_here():
@@ -40,14 +65,14 @@ def test_an_error_is_a_message_and_a_remedy_in_one_line(error):
 
 
 @pytest.mark.parametrize(
-    ("error", "code"), list(zip(ONE_OF_EACH, [1, 2, 2, 2, 3, 1], strict=True)), ids=str
+    ("error", "code"), list(zip(ONE_OF_EACH[: len(CODES)], CODES, strict=True)), ids=str
 )
 def test_whose_fault_it_is_shows_in_the_exit_code(error, code):
     assert error.exit_code == code
 
 
 def test_the_facts_are_fields():
-    _, value, bad, unknown, short, broken = ONE_OF_EACH
+    _, value, bad, unknown, short, broken, *_ = ONE_OF_EACH
 
     assert (value.value, value.expected, value.field) == ("x", "a number", "")
     assert (bad.file, bad.path, bad.problem) == ("a.yaml", "$[0].id", "is no id")

@@ -1,0 +1,220 @@
+"""What clients and the agent say to each other over HTTP: one struct each way for every route.
+
+Lives here: requests, answers, and the table of routes that server, client and OpenAPI page share.
+Never here: serving (`web`), calling (`client`).
+Invariant: every answer that is not 2xx is a `Problem`.
+"""
+
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from distributed_grid.model.ids import JobId
+from distributed_grid.model.job import JobSpec
+from distributed_grid.wire.maps import FeedMap, MapNews, OpenMap, TakeCalls, TakenCalls
+
+JobState = Literal[
+    "waiting",  # For another job, or for resources.
+    "running",
+    "succeeded",
+    "failed",
+    "cancelled",
+    "lost",  # The machine failed it too often.
+    "skipped",  # What it waited for can no longer come true.
+]
+ENDED: frozenset[str] = frozenset({"succeeded", "failed", "cancelled", "lost", "skipped"})
+
+JOBS_MAX = 10_000  # In one submission or one page.
+REQUEST_BYTES_MAX = 64 << 20
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """What went wrong: the name of the error, its sentence, its remedy, its facts."""
+
+    error: str
+    message: str
+    remedy: str
+    exit_code: int = 1
+    facts: dict[str, Any] = {}
+
+
+class Submit(msgspec.Struct, frozen=True, kw_only=True):
+    """Take these jobs; submitting the same id with the same spec again changes nothing."""
+
+    jobs: tuple[JobSpec, ...]
+
+
+class Submitted(msgspec.Struct, frozen=True, kw_only=True):
+    """The jobs are durable on this many nodes."""
+
+    ids: tuple[JobId, ...]
+    copies: int = 1
+
+
+class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
+    """One try at running a job."""
+
+    number: int
+    node: str
+    state: Literal["granted", "running", "ended", "lost"]
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    exit_code: int | None = None
+    how: str = ""  # exited, signalled, timeout, stopped, not-found, not-executable, failed, lost
+    pid: int | None = None
+    note: str = ""
+    cores: tuple[int, ...] = ()
+    gpus: tuple[str, ...] = ()
+    user_us: int = 0
+    system_us: int = 0
+    memory_bytes_peak: int = 0
+    limits: dict[str, str] = {}  # What is enforced, by which mechanism.
+
+
+class ArrayView(msgspec.Struct, frozen=True, kw_only=True):
+    """How far an array is."""
+
+    total: int
+    waiting: int = 0
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    failed_indices: tuple[tuple[int, int], ...] = ()  # The first hundred: index and exit code.
+
+
+class StoryLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that happened to a job."""
+
+    at_ms: int
+    what: str  # submitted, granted, cancel asked, or the state it moved to.
+    detail: str = ""
+
+
+class JobView(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as people and programs see it."""
+
+    id: JobId
+    name: str
+    state: JobState
+    submitted_ms: int
+    exit_code: int | None = None  # Of the run as a shell would say it; of an array 0 or 1.
+    reason: str = ""  # Why it is in this state, in a sentence.
+    node: str | None = None
+    user: str = ""
+    argv: tuple[str, ...] = ()
+    cwd: str = ""
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    attempts: tuple[AttemptView, ...] = ()
+    array: ArrayView | None = None
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    gpu_milli: int = 0
+    story: tuple[StoryLine, ...] = ()
+
+
+class Jobs(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of jobs, newest first."""
+
+    jobs: tuple[JobView, ...]
+    more: bool = False
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a job is where it is, and what would help."""
+
+    id: JobId
+    state: JobState
+    summary: str
+    position: int | None = None  # Among the waiting, from 1.
+    shortfall: tuple[tuple[str, int, int], ...] = ()  # (what, wanted, free)
+    waits_for: tuple[str, ...] = ()  # Names of jobs it comes after, or that hold what it needs.
+    remedies: tuple[str, ...] = ()
+
+
+class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """This node in one glance."""
+
+    id: str
+    name: str
+    node_class: str
+    version: str
+    pid: int
+    keeper_pid: int
+    since_ms: int
+    data_dir: str
+    cpu_milli_total: int
+    cpu_milli_free: int
+    memory_bytes_total: int
+    memory_bytes_free: int
+    gpus_total: int
+    gpus_free_milli: int
+    jobs_waiting: int
+    jobs_running: int
+    limits: dict[str, str] = {}
+    pretended: tuple[str, ...] = ()
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened, for `GET /v1/events` and watchers."""
+
+    number: int
+    at_ms: int
+    name: str  # job.submitted, job.started, job.ended, agent.started, …
+    job: JobId | None = None
+    fields: dict[str, Any] = {}
+
+
+class Down(msgspec.Struct, frozen=True, kw_only=True):
+    """Stop the agent; the jobs too, or let them go on."""
+
+    stop_jobs: bool = False
+
+
+class Nothing(msgspec.Struct, frozen=True):
+    """An empty body."""
+
+
+class Route(NamedTuple):
+    """One operation."""
+
+    name: str
+    method: Literal["GET", "POST"]
+    path: str
+    request: Any
+    answer: Any  # A struct, or a media type for what streams.
+    summary: str
+    query: tuple[str, ...] = ()
+    codec: Literal["json", "msgpack"] = "json"  # Of the bodies; a problem is always JSON.
+
+
+ROUTES: tuple[Route, ...] = (
+    Route("submit", "POST", "/v1/jobs", Submit, Submitted, "Submit jobs"),
+    Route("jobs", "GET", "/v1/jobs", Nothing, Jobs, "List jobs",
+          ("state", "name", "user", "limit", "before_ms")),
+    Route("job", "GET", "/v1/jobs/{job}", Nothing, JobView, "One job, by id, name or prefix"),
+    Route("wait", "GET", "/v1/jobs/{job}/wait", Nothing, JobView,
+          "Answer when the job has ended, or the time is over", ("timeout_ms",)),
+    Route("cancel", "POST", "/v1/jobs/{job}/cancel", Nothing, JobView, "Cancel a job"),
+    Route("explain", "GET", "/v1/jobs/{job}/explain", Nothing, Explanation, "Why it waits"),
+    Route("logs", "GET", "/v1/jobs/{job}/logs", Nothing, "application/octet-stream",
+          "Its output as it was written", ("stream", "index", "follow", "offset")),
+    Route("open_map", "POST", "/v1/maps", OpenMap, Nothing,
+          "Begin a map of a Python function, or bring more workers to it", codec="msgpack"),
+    Route("feed_map", "POST", "/v1/maps/{map}/feed", FeedMap, MapNews,
+          "Add calls, and answer when there are results", codec="msgpack"),
+    Route("take_calls", "POST", "/v1/maps/{map}/take", TakeCalls, TakenCalls,
+          "For workers: tell results, and answer when there are calls", codec="msgpack"),
+    Route("hold_map", "GET", "/v1/maps/{map}/hold", Nothing, "application/octet-stream",
+          "Keeps a map alive for as long as somebody listens"),
+    Route("close_map", "POST", "/v1/maps/{map}/close", Nothing, Nothing,
+          "End a map and its workers"),
+    Route("status", "GET", "/v1/status", Nothing, NodeStatus, "This node"),
+    Route("events", "GET", "/v1/events", Nothing, "text/event-stream", "What happens, as it happens",
+          ("after",)),
+    Route("down", "POST", "/v1/down", Down, Nothing, "Stop the agent"),
+    Route("health", "GET", "/health", Nothing, Nothing, "Whether the agent answers"),
+    Route("metrics", "GET", "/metrics", Nothing, "text/plain", "For Prometheus"),
+    Route("openapi", "GET", "/openapi.json", Nothing, "application/json", "This table as OpenAPI"),
+)  # fmt: skip

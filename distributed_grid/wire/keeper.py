@@ -1,0 +1,153 @@
+"""What agent and keeper say to each other over their socket pair.
+
+Lives here: the messages. The keeper spawns, reaps, limits and journals; it decides nothing.
+
+An *attempt* is what one lease runs: one process, or the indices of an array chunk one after the
+other in the same slot. Reports are numbered by the keeper and repeated to a new agent until it
+acknowledges them, so that no exit status is lost when an agent crashes.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from distributed_grid.model.ids import JobId
+
+# lost: the keeper or the machine died under it; told by the next keeper.
+How = Literal[
+    "exited", "signalled", "timeout", "stopped", "not-found", "not-executable", "failed", "lost"
+]
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a process may use; 0: not limited."""
+
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    processes_max: int = 4_096  # A fork bomb ends here; a build with 64 cores does not.
+    output_bytes_max: int = 64 << 20  # Of each stream, in two files: the newest always stays.
+
+
+class Slot(msgspec.Struct, frozen=True, kw_only=True):
+    """Where it runs: the cores it is pinned to. Empty: not pinned (pretended, or shared cores)."""
+
+    cores: tuple[int, ...] = ()
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True, tag="run"):
+    """Start an attempt."""
+
+    attempt: str  # Unique: the id of its lease.
+    job: JobId
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    cwd: str
+    # Holds `stdout` and `stderr`, or `INDEX.stdout` and `INDEX.stderr`: of a chunk only those that
+    # are not empty, and of the running index once it runs for a moment. The older half: `stdout.1`.
+    output_dir: str
+    # Empty when a process starts, removed when the attempt has ended; told as GRID_WORKDIR.
+    scratch_dir: str
+    indices: tuple[int, ...] = ()  # Of an array chunk, run one after the other. Empty: one process.
+    slot: Slot = Slot()
+    limits: Limits = Limits()
+    timeout_ms: int = 0  # Of each process; 0: none.
+    grace_ms: int = 10_000  # Between SIGTERM and SIGKILL.
+    image: str = ""  # Empty: a plain process; else a container of this image.
+    devices: tuple[str, ...] = ()  # Granted GPUs, by uuid or name. Only a container must be told.
+
+
+class Stop(msgspec.Struct, frozen=True, kw_only=True, tag="stop"):
+    """End an attempt: signal, after the grace kill the whole tree; later indices do not start."""
+
+    attempt: str
+    signal: int = 15
+    grace_ms: int = 10_000
+
+
+class StopIndex(msgspec.Struct, frozen=True, kw_only=True, tag="stop-index"):
+    """Skip one index of a chunk, or end it if it runs."""
+
+    attempt: str
+    index: int
+
+
+class Acknowledge(msgspec.Struct, frozen=True, kw_only=True, tag="acknowledge"):
+    """Every report up to this number is durable at the agent and may be forgotten."""
+
+    upto: int
+
+
+class Quit(msgspec.Struct, frozen=True, kw_only=True, tag="quit"):
+    """The agent goes for good: do not restart it. Stop the jobs too, or let them go on."""
+
+    stop_jobs: bool = False
+
+
+ToKeeper = Run | Stop | StopIndex | Acknowledge | Quit
+
+
+class Adopt(msgspec.Struct, frozen=True, kw_only=True, tag="adopt"):
+    """Said at `keeper.sock` to a keeper without agent: start one again, with this command."""
+
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    cwd: str = "/"
+
+
+class Adopted(msgspec.Struct, frozen=True, kw_only=True, tag="adopted"):
+    """The answer: the agent's process, or why there is none."""
+
+    keeper_pid: int
+    agent_pid: int = 0
+    refusal: str = ""
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
+    """What a process and its children used."""
+
+    user_us: int = 0
+    system_us: int = 0
+    # 0: too small and too short to tell (the kernel counts the keeper's own pages until exec).
+    memory_bytes_peak: int = 0
+
+
+class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
+    """The first message to every agent: who the keeper is, what it can enforce, what runs."""
+
+    keeper_id: str  # New for every keeper process.
+    boot_id: str
+    pid: int
+    limits: dict[str, str]  # cpu, memory, processes -> mechanism, such as `cgroup v2` or `rlimit`.
+    # Attempts with work left. One that the agent handed over, that is not here and of which no
+    # `Ended` with `is_last` follows, never started or was lost with an older keeper.
+    running: tuple[str, ...]
+    agent_restarts: int = 0  # Without being asked to, since this keeper started.
+    unacknowledged: int = 0  # Reports that follow at once, because nobody acknowledged them.
+
+
+class Started(msgspec.Struct, frozen=True, kw_only=True, tag="started"):
+    """A process runs. Of chunks only the first index is told; the rest shows in `Ended`."""
+
+    number: int
+    attempt: str
+    pid: int
+    at_ms: int  # Since the epoch.
+    index: int = -1
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True, tag="ended"):
+    """A process is gone, and its tree with it."""
+
+    number: int
+    attempt: str
+    how: How
+    code: int  # As a shell would say it: exit code, 128 + signal, 124, 126, 127.
+    started_ms: int
+    ended_ms: int
+    usage: Usage
+    index: int = -1
+    note: str = ""  # What a person should know: output cut, killed for memory, survivors ended.
+    is_last: bool = True  # Nothing of the attempt is left; an index not told of never started.
+
+
+FromKeeper = Hello | Started | Ended

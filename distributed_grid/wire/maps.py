@@ -1,0 +1,94 @@
+"""What clients that have calls, and workers that run them, say about maps of Python functions.
+
+Lives here: the structs of the routes under `/v1/maps`. They travel as msgpack: bytes stay bytes.
+Never here: what the bytes mean; only client and worker unpickle them, an agent never does.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from distributed_grid.model.ids import JobId
+from distributed_grid.model.job import JobSpec
+
+PAYLOAD_BYTES_MAX = 48 << 20  # Of one function, item or result: it fits into one request.
+BATCH_BYTES = 4 << 20  # More than this is not gathered before it is sent.
+
+
+class MapFunction(msgspec.Struct, frozen=True, kw_only=True):
+    """What the calls that follow call."""
+
+    number: int  # Of this map, from 1; a warm worker that has it is not sent it again.
+    data: bytes
+    retries: int = 1  # How often a call whose worker died is run again.
+    chunk: int = 0  # Calls a worker takes at once; 0: as many as fill a batch's time.
+
+
+class MapCall(msgspec.Struct, frozen=True, array_like=True):
+    """One call; its number is unique in its map."""
+
+    number: int
+    data: bytes
+
+
+class MapOutcome(msgspec.Struct, frozen=True, array_like=True):
+    """What became of a call. `died`: the data says how its worker ended, as text."""
+
+    number: int
+    how: Literal["returned", "raised", "died"]
+    data: bytes
+
+
+class Raised(msgspec.Struct, frozen=True, array_like=True):
+    """The data of a call that raised. Whether the exception itself can be read is not sure."""
+
+    pickled: bytes
+    kind: str
+    message: str
+    traceback: str
+
+
+class OpenMap(msgspec.Struct, frozen=True, kw_only=True):
+    """Begin a map, or bring more workers to it; the same again changes nothing."""
+
+    map: str
+    workers: JobSpec
+
+
+class FeedMap(msgspec.Struct, frozen=True, kw_only=True):
+    """More calls, and the question what became of earlier ones."""
+
+    after: int  # Outcomes that the client has; the agent may forget them.
+    calls: tuple[MapCall, ...] = ()
+    function: MapFunction | None = None
+    workers: int = 0  # The client would like so many, and is told at once if there are fewer.
+    held_bytes: int = 0  # Results that the client holds and nobody has read yet.
+    wait_ms: int = 0
+
+
+class MapNews(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of calls since."""
+
+    outcomes: tuple[MapOutcome, ...] = ()
+    workers: int = 0  # Processes that run or are yet to start.
+    waiting: int = 0  # Calls that no worker has.
+    failure: str = ""  # Why the whole map is over.
+
+
+class TakeCalls(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker tells what it did and asks for more."""
+
+    worker: str
+    job: JobId  # Of the workers; an agent that restarted hears of them by this.
+    outcomes: tuple[MapOutcome, ...] = ()
+    returned: tuple[int, ...] = ()  # Calls it took and has not begun.
+    function: int = 0  # The one it has.
+    most: int = 0  # Calls it wants. 0: it has not finished what it took.
+    wait_ms: int = 0
+
+
+class TakenCalls(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker is to do next; nothing at all: end."""
+
+    calls: tuple[MapCall, ...] = ()
+    function: MapFunction | None = None
