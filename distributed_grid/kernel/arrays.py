@@ -1,0 +1,142 @@
+"""The indices of arrays: which are still to run, which go out together, what became of each.
+
+Lives here: everything that is about an index. Never here: leases and the line (`coordinator`), how
+large a chunk should be (`chunks`).
+Invariant: the positions that are pending here are exactly those that the record calls pending.
+"""
+
+from collections import deque
+from typing import Final
+
+from distributed_grid.kernel.chunks import chunk_size, smoothed_us
+from distributed_grid.kernel.jobs import (
+    CANCELLED,
+    FAILED,
+    PENDING,
+    RUNNING,
+    SUCCEEDED,
+    Attempt,
+    Job,
+    Progress,
+)
+from distributed_grid.model.ids import JobId
+from distributed_grid.model.job import Array
+from distributed_grid.wire.api import JobState
+from distributed_grid.wire.keeper import Ended
+
+LOST_CODE: Final = 125  # As `grid run` exits for what Grid itself failed.
+
+
+class Arrays:
+    """The pending positions of every array, worked out from its record once."""
+
+    def __init__(self) -> None:
+        self._pending: dict[JobId, deque[int]] = {}
+
+    def wants_more(self, job: Job) -> bool:
+        """Whether another lease would be of use; never for a job that is no array."""
+        if job.spec.array is None or not self._pending_of(job):
+            return False
+        return not job.spec.array.width or len(job.live_attempts) < job.spec.array.width
+
+    def take_chunk(self, job: Job, *, slots: int) -> tuple[int, ...]:
+        """The indices for the next lease; none for a job that is no array."""
+        if job.spec.array is None:
+            return ()
+        progress, array = _parts(job)
+        pending = self._pending_of(job)
+        side_by_side = min(slots, array.width) if array.width else slots
+        size = chunk_size(pending=len(pending), slots=side_by_side, mean_us=progress.mean_us)
+        tries = progress.tries.get(pending[0], 0)
+        positions: list[int] = []
+        # One chunk is of one try: GRID_ATTEMPT is the same for all of it.
+        while pending and len(positions) < size and progress.tries.get(pending[0], 0) == tries:
+            positions.append(pending.popleft())
+        for position in positions:
+            progress.states[position] = RUNNING
+        return tuple(array.indices[position] for position in positions)
+
+    def tries_of(self, job: Job, indices: tuple[int, ...]) -> int:
+        """How often the indices of a chunk have failed before."""
+        progress, array = _parts(job)
+        return progress.tries.get(array.indices.index(indices[0]), 0)
+
+    def index_ended(self, job: Job, report: Ended) -> None:
+        """One process of an array is gone; failures are tried again per index."""
+        progress, array = _parts(job)
+        position = array.indices.index(report.index)
+        # Lost, or stopped by nobody's wish: it goes back with the rest of its chunk.
+        goes_back = report.how == "lost" or (report.how == "stopped" and not job.is_cancelled)
+        if goes_back or progress.states[position] != RUNNING:
+            return
+        took_us = max(1, (report.ended_ms - report.started_ms) * 1_000)
+        progress.mean_us = smoothed_us(progress.mean_us, took_us)
+        if report.code == 0:
+            progress.states[position] = SUCCEEDED
+        elif report.how == "stopped":
+            progress.states[position] = CANCELLED
+        elif not job.is_cancelled and progress.tries.get(position, 0) < job.spec.retries:
+            progress.tries[position] = progress.tries.get(position, 0) + 1
+            self._pending_of(job).append(position)
+            progress.states[position] = PENDING
+        else:
+            progress.states[position] = FAILED
+            progress.codes[position] = report.code
+
+    def chunk_ended(self, job: Job, attempt: Attempt, report: Ended) -> None:
+        """A lease is over; what of its chunk has not run goes back, or is cancelled."""
+        progress, array = _parts(job)
+        positions = [array.indices.index(index) for index in attempt.indices]
+        left = [position for position in positions if progress.states[position] == RUNNING]
+        if report.how == "lost" and left:
+            _count_loss(job, progress, left)
+        pending = self._pending_of(job)
+        for position in left:
+            progress.states[position] = CANCELLED if job.is_cancelled else PENDING
+        if not job.is_cancelled:
+            pending.extendleft(reversed(left))
+
+    def verdict(self, job: Job) -> tuple[JobState, int | None, str] | None:
+        """State, exit code and reason of an array all of whose indices have ended; else None."""
+        progress, _ = _parts(job)
+        if not progress.is_done:
+            return None
+        if job.is_cancelled and progress.count(CANCELLED):
+            return "cancelled", None, "while it ran"
+        if failed := progress.count(FAILED):
+            return "failed", 1, f"{failed} of {len(progress.states)} failed"
+        return "succeeded", 0, ""
+
+    def cancel(self, job: Job) -> None:
+        """Nothing that is pending will run."""
+        if job.progress is not None:
+            job.progress.states = bytearray(
+                CANCELLED if state == PENDING else state for state in job.progress.states
+            )
+            self.forget(job.spec.id)
+
+    def forget(self, job: JobId) -> None:
+        """The job has ended."""
+        self._pending.pop(job, None)
+
+    def _pending_of(self, job: Job) -> deque[int]:
+        if job.spec.id not in self._pending:
+            self._pending[job.spec.id] = _parts(job)[0].pending_positions()
+        return self._pending[job.spec.id]
+
+
+def _parts(job: Job) -> tuple[Progress, Array]:
+    assert job.progress is not None, "only arrays have progress"
+    assert job.spec.array is not None, "only arrays have indices"
+    return job.progress, job.spec.array
+
+
+def _count_loss(job: Job, progress: Progress, left: list[int]) -> None:
+    """Of a lost chunk one index was running, the first that had not ended: it counts a loss."""
+    position = left[0]
+    progress.losses[position] = progress.losses.get(position, 0) + 1
+    job.losses += 1
+    if progress.losses[position] > job.spec.losses_max and not job.is_cancelled:
+        progress.states[position] = FAILED
+        progress.codes[position] = LOST_CODE
+        left.remove(position)

@@ -1,0 +1,45 @@
+"""Which job a person means: full id, then exact name, then a prefix of the id.
+
+Lives here: the rule of names. `id:` and `name:` force one of the two.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from distributed_grid.errors import Ambiguous, NotFound
+from distributed_grid.kernel.jobs import Job
+from distributed_grid.model.ids import ID_DIGITS
+
+PREFIX_MIN: Final = 4  # Shorter ones mean something else tomorrow.
+
+
+def find_job(word: str, jobs: Iterable[Job]) -> Job:
+    """The job that a word means: unfinished ones before finished ones, else the newest."""
+    kind, _, rest = word.partition(":")
+    wanted = rest if kind in ("id", "name") and rest else word
+    forced = kind if wanted is rest else ""
+    known = list(jobs)
+    if forced != "name" and len(wanted) == ID_DIGITS:
+        for job in known:
+            if job.spec.id == wanted:
+                return job
+    if forced != "id":
+        named = [job for job in known if job.spec.name == wanted]
+        if named:
+            return _preferred(wanted, named)
+    if forced != "name" and len(wanted) >= PREFIX_MIN:
+        found = [job for job in known if job.spec.id.startswith(wanted.lower())]
+        if len(found) > 1:
+            raise Ambiguous("job", word, matches=[job.spec.id[:16] for job in found])
+        if found:
+            return found[0]
+    raise NotFound("job", word)
+
+
+def _preferred(name: str, jobs: list[Job]) -> Job:
+    unfinished = [job for job in jobs if not job.has_ended]
+    if len(unfinished) > 1:
+        raise Ambiguous("job", name, matches=[job.spec.id[:16] for job in unfinished])
+    return (
+        unfinished[0] if unfinished else max(jobs, key=lambda job: (job.submitted_ms, job.spec.id))
+    )

@@ -1,0 +1,146 @@
+"""The life of a job: what may follow what, and what a job remembers of it.
+
+Lives here: the table of moves, the record that is made durable, the array's indices. Never here:
+when things happen (`coordinator`), where (`host`).
+Invariant: a job that has ended never moves again; its story says how it came there.
+"""
+
+from collections import deque
+from typing import Final, Literal
+
+import msgspec
+
+from distributed_grid.errors import GridError
+from distributed_grid.model.ids import JobId
+from distributed_grid.model.job import Array, JobSpec
+from distributed_grid.wire.api import ENDED, JobState, StoryLine
+from distributed_grid.wire.keeper import Usage
+
+MOVES: Final[dict[str, frozenset[str]]] = {
+    "waiting": frozenset({"running", "cancelled", "skipped", "lost", "failed"}),
+    "running": frozenset({"waiting", "succeeded", "failed", "cancelled", "lost"}),
+    "succeeded": frozenset(),
+    "failed": frozenset(),
+    "cancelled": frozenset(),
+    "lost": frozenset(),
+    "skipped": frozenset(),
+}
+
+STORY_LINES_MAX: Final = 200  # Enough for dozens of attempts; older lines make room.
+ATTEMPTS_KEPT: Final = 20  # Of one job; an array's chunks would otherwise be thousands.
+
+PENDING, RUNNING, SUCCEEDED, FAILED, CANCELLED = range(5)  # Of one index of an array.
+
+
+class IllegalMove(GridError):
+    """A job was asked to become what it cannot; a bug of ours."""
+
+    def __init__(self, job: str, before: str, after: str, story: list[StoryLine]) -> None:
+        self.job, self.before, self.after = job, before, after
+        told = " > ".join(line.what for line in story[-8:])
+        super().__init__(
+            f"job {job} cannot go from {before} to {after} (story: {told})",
+            remedy="This is a bug; please report it with the story",
+        )
+
+
+class Progress(msgspec.Struct, kw_only=True):
+    """What became of every index of an array, one byte each."""
+
+    states: bytearray
+    codes: dict[int, int] = {}  # Position -> exit code, of the failed ones.
+    tries: dict[int, int] = {}  # Position -> failures so far, where there were any.
+    losses: dict[int, int] = {}  # Position -> times it was lost, where it was.
+    mean_us: int = 0  # Of one index, smoothed; 0: none has ended yet.
+
+    @staticmethod
+    def of(array: Array) -> "Progress":
+        """Nothing has run yet."""
+        return Progress(states=bytearray(len(array.indices)))
+
+    def count(self, state: int) -> int:
+        """How many indices are in a state."""
+        return self.states.count(state)
+
+    def pending_positions(self) -> deque[int]:
+        """Positions still to be run, in order; those that run are known apart."""
+        return deque(at for at, state in enumerate(self.states) if state == PENDING)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether no index is pending or running."""
+        return PENDING not in self.states and RUNNING not in self.states
+
+
+class Attempt(msgspec.Struct, kw_only=True):
+    """One lease, and what ran in it: a process, or a chunk of an array."""
+
+    number: int
+    lease: str
+    node: str
+    granted_ms: int
+    state: Literal["granted", "running", "ended", "lost"] = "granted"
+    indices: tuple[int, ...] = ()
+    tries: int = 0  # Of a chunk: how often its indices have failed before.
+    ended_indices: int = 0  # How many of them have ended; they run in this order.
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    exit_code: int | None = None
+    how: str = ""
+    pid: int | None = None
+    note: str = ""
+    cores: tuple[int, ...] = ()
+    gpus: tuple[str, ...] = ()
+    usage: Usage = Usage()
+
+
+class Job(msgspec.Struct, kw_only=True):
+    """Everything known of a job; this is what the store keeps."""
+
+    spec: JobSpec
+    submitted_ms: int
+    state: JobState = "waiting"
+    reason: str = ""
+    exit_code: int | None = None
+    is_cancelled: bool = False  # Asked for; the state follows when nothing runs any more.
+    failures: int = 0
+    losses: int = 0
+    attempts_made: int = 0
+    attempts: list[Attempt] = []
+    story: list[StoryLine] = []
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    progress: Progress | None = None
+    after_left: list[JobId] = []  # Of those it comes after: not ended yet. Each is decided once.
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing will happen to it any more."""
+        return self.state in ENDED
+
+    @property
+    def live_attempts(self) -> list[Attempt]:
+        """Those that hold a lease."""
+        return [attempt for attempt in self.attempts if attempt.state in ("granted", "running")]
+
+    def move(self, state: JobState, now_ms: int, reason: str = "") -> None:
+        """Become something else, if the table allows it."""
+        if state not in MOVES[self.state]:
+            raise IllegalMove(self.spec.name, self.state, state, self.story)
+        self.state, self.reason = state, reason
+        self.tell(now_ms, state, reason)
+        if self.has_ended:
+            self.ended_ms = self.story[-1].at_ms
+
+    def tell(self, now_ms: int, what: str, detail: str = "") -> None:
+        """Add a line to the story; it never goes back, whatever the clocks do."""
+        at_ms = max(now_ms, self.story[-1].at_ms) if self.story else now_ms
+        self.story.append(StoryLine(at_ms=at_ms, what=what, detail=detail))
+        if len(self.story) > STORY_LINES_MAX:
+            del self.story[1:2]  # The first line, how it began, stays.
+
+    def keep_few_attempts(self) -> None:
+        """Forget the oldest ended attempts beyond what is kept."""
+        ended = [attempt for attempt in self.attempts if attempt.state in ("ended", "lost")]
+        for attempt in ended[: max(0, len(self.attempts) - ATTEMPTS_KEPT)]:
+            self.attempts.remove(attempt)

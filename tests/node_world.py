@@ -1,0 +1,174 @@
+"""A node kernel with a keeper that does what the test says: for tests of jobs without processes."""
+
+import itertools
+
+import msgspec
+
+from distributed_grid.kernel.inventory import Inventory
+from distributed_grid.kernel.jobs import Job
+from distributed_grid.kernel.launching import Paths
+from distributed_grid.kernel.ledger import Ledger
+from distributed_grid.kernel.node import Cancel, Met, Node, Reports, Submit, Tick
+from distributed_grid.kernel.ready import Ready
+from distributed_grid.model.ids import job_id_of
+from distributed_grid.model.job import JobSpec, Work
+from distributed_grid.model.lease import Lease
+from distributed_grid.model.resources import Request
+from distributed_grid.wire.keeper import Acknowledge, Ended, Hello, Run, Started, Stop, Usage
+
+FOUR_CORES = Inventory(
+    cores=tuple((core, core // 2) for core in range(4)), cpu_milli=4_000, memory_bytes=1 << 30
+)
+PATHS = Paths(output_root="/out", scratch_root="/scratch")
+
+
+def a_job(name: str, *, cpus: int = 1_000, **what_matters) -> JobSpec:
+    return JobSpec(
+        id=job_id_of(name),
+        name=name,
+        request=what_matters.pop("request", Request(cpu_milli=cpus)),
+        work=what_matters.pop("work", Work(argv=("true",), cwd="/")),
+        **what_matters,
+    )
+
+
+class Keeper:
+    """A stand-in for the keeper: holds what it was told, ends it when the test says so."""
+
+    def __init__(self) -> None:
+        self.runs: dict[str, list[int]] = {}
+        self.told: list = []
+        self.stopped: set[str] = set()
+        self.unacknowledged: list = []
+        self._numbers = itertools.count(1)
+
+    def hear(self, message) -> None:
+        self.told.append(message)
+        match message:
+            case Run():
+                assert message.attempt not in self.runs, "an attempt was started twice"
+                self.runs[message.attempt] = list(message.indices) or [-1]
+                number = next(self._numbers)
+                report = Started(number=number, attempt=message.attempt, pid=7, at_ms=1)
+                self.unacknowledged.append(report)
+            case Stop():
+                self.stopped.add(message.attempt)
+            case Acknowledge():
+                self.unacknowledged = [r for r in self.unacknowledged if r.number > message.upto]
+
+    def end_one(self, attempt: str, code: int) -> None:
+        left = self.runs[attempt]
+        index = left.pop(0)
+        how, last = ("exited", not left)
+        if attempt in self.stopped:
+            how, code, last = "stopped", 143, True
+        if last:
+            del self.runs[attempt]
+        self._report(attempt, index, how, code, is_last=last)
+
+    def die(self) -> None:
+        for attempt in sorted(self.runs):
+            self._report(attempt, -1, "lost", 125, is_last=True)
+        self.runs.clear()
+
+    def _report(self, attempt: str, index: int, how, code: int, *, is_last: bool) -> None:
+        self.unacknowledged.append(
+            Ended(
+                number=next(self._numbers),
+                attempt=attempt,
+                index=index,
+                how=how,
+                code=code,
+                started_ms=1,
+                ended_ms=2,
+                usage=Usage(user_us=1, memory_bytes_peak=5),
+                is_last=is_last,
+            )
+        )
+
+
+class World:
+    """The agent, its store and its keeper in one thread; only what was saved survives a crash."""
+
+    def __init__(self, inventory: Inventory = FOUR_CORES) -> None:
+        self.inventory = inventory
+        self.now_ms = 1_000
+        self.keeper = Keeper()
+        self.saved_jobs: dict[str, bytes] = {}
+        self.saved_leases: dict[str, bytes] = {}
+        self._lease_ids = (f"lease-{number:05d}" for number in itertools.count())
+        self.start_agent()
+
+    def start_agent(self) -> None:
+        self.node = Node(
+            name="here",
+            ledger=Ledger(self.inventory),
+            paths=PATHS,
+            new_lease_id=lambda: next(self._lease_ids),
+        )
+        jobs = [msgspec.msgpack.decode(data, type=Job) for data in self.saved_jobs.values()]
+        leases = {
+            key: msgspec.msgpack.decode(data, type=Lease) for key, data in self.saved_leases.items()
+        }
+        self.node.restore(jobs, leases)
+        running = tuple(sorted(self.keeper.runs))
+        hello = Hello(keeper_id="k", boot_id="b", pid=1, limits={}, running=running)
+        repeated = tuple(self.keeper.unacknowledged)
+        self.step(Met(now_ms=self.now_ms, hello=hello, reports=repeated))
+
+    def step(self, event) -> Ready:
+        ready = self.node.step(event)
+        self.save(ready)
+        for message in ready.tell:
+            self.keeper.hear(message)
+        return ready
+
+    def save(self, ready: Ready) -> None:
+        for job in ready.save_jobs.values():
+            self.saved_jobs[job.spec.id] = msgspec.msgpack.encode(job)
+        for lease in ready.save_leases:
+            self.saved_leases[lease.id] = msgspec.msgpack.encode(lease)
+        for lease_id in ready.drop_leases:
+            self.saved_leases.pop(lease_id, None)
+
+    def submit(self, *specs: JobSpec) -> Ready:
+        return self.step(Submit(now_ms=self.now_ms, jobs=specs))
+
+    def cancel(self, spec: JobSpec) -> Ready:
+        return self.step(Cancel(now_ms=self.now_ms, job=spec.id))
+
+    def pass_time(self, by_ms: int) -> None:
+        self.now_ms += by_ms
+        self.step(Tick(now_ms=self.now_ms))
+
+    def pump(self) -> None:
+        """Deliver reports until nothing new comes of it."""
+        told = -1
+        while self.keeper.unacknowledged and told != len(self.keeper.unacknowledged):
+            told = len(self.keeper.unacknowledged)
+            self.pump_once()
+
+    def pump_once(self) -> None:
+        """Deliver everything that is not acknowledged, as to a new agent."""
+        reports = tuple(self.keeper.unacknowledged)
+        self.step(Reports(now_ms=self.now_ms, reports=reports))
+
+    def end(self, spec: JobSpec, code: int = 0) -> None:
+        """End one process of a job, and deliver the report."""
+        self.pump()
+        attempt = self.job(spec).live_attempts[0].lease
+        self.keeper.end_one(attempt, code)
+        self.pump()
+
+    def drain(self) -> None:
+        """Let everything that runs end well, until nothing runs."""
+        self.pump()
+        while self.keeper.runs:
+            self.keeper.end_one(min(self.keeper.runs), 0)
+            self.pump()
+
+    def job(self, spec: JobSpec) -> Job:
+        return self.node.coordinator.jobs[spec.id]
+
+    def state(self, spec: JobSpec) -> str:
+        return self.job(spec).state

@@ -1,0 +1,565 @@
+"""What happens to jobs, without a process: submission, order, retries, losses, arrays, cancels."""
+
+import msgspec
+import pytest
+
+from distributed_grid.errors import Conflict, NeverFits, NotFound, Overloaded
+from distributed_grid.kernel import coordinator as coordinator_module
+from distributed_grid.kernel.chunks import chunk_size, smoothed_us
+from distributed_grid.kernel.jobs import ATTEMPTS_KEPT, MOVES, STORY_LINES_MAX, IllegalMove, Job
+from distributed_grid.kernel.node import Reports, Submit
+from distributed_grid.model.gpus import GpuRequest
+from distributed_grid.model.job import After, Array, Work
+from distributed_grid.model.resources import Request
+from distributed_grid.wire.api import ENDED
+from distributed_grid.wire.keeper import Ended, Run, Started, Stop, Usage
+from tests.node_world import World, a_job
+
+
+def test_a_job_that_fits_is_saved_with_its_lease_before_it_is_started():
+    world = World()
+
+    ready = world.submit(a_job("one"))
+
+    assert list(ready.save_jobs) == [a_job("one").id]
+    assert len(ready.save_leases) == 1
+    assert [type(message) for message in ready.tell] == [Run]
+    assert ready.tell[0].attempt == ready.save_leases[0].id
+
+
+@pytest.mark.rows("S3-17", "S3-82")
+def test_a_job_ends_as_its_process_did():
+    world = World()
+    good, bad = a_job("good"), a_job("bad")
+    world.submit(good, bad)
+
+    world.end(good, 0)
+    world.end(bad, 3)
+
+    assert (world.state(good), world.job(good).exit_code) == ("succeeded", 0)
+    assert (world.state(bad), world.job(bad).exit_code) == ("failed", 3)
+    assert world.job(good).attempts[0].usage.memory_bytes_peak == 5
+    assert not world.node.ledger.leases, "what both held is free again"
+
+
+def test_the_same_id_with_another_spec_is_a_conflict():
+    world = World()
+    world.submit(a_job("one"))
+
+    with pytest.raises(Conflict):
+        world.submit(a_job("one", cpus=2_000))
+
+
+def test_a_job_larger_than_the_machine_is_refused_with_the_shortfall():
+    world = World()
+
+    with pytest.raises(NeverFits) as refused:
+        world.submit(a_job("huge", cpus=5_000))
+
+    assert refused.value.shortfall == (("cpu_milli", 5_000, 4_000),)
+    assert not world.node.coordinator.jobs
+
+
+def test_a_job_larger_than_the_machine_waits_if_it_wants_to():
+    world = World()
+    huge = a_job("huge", cpus=5_000, wait_for_capacity=True)
+
+    world.submit(huge)
+
+    assert world.state(huge) == "waiting"
+
+
+def test_of_one_submission_all_are_taken_or_none():
+    world = World()
+
+    with pytest.raises(NeverFits):
+        world.submit(a_job("fine"), a_job("huge", cpus=5_000))
+
+    assert not world.node.coordinator.jobs
+
+
+def test_the_queue_is_bounded(monkeypatch):
+    monkeypatch.setattr(coordinator_module, "QUEUE_MAX", 2)
+    world = World()
+    world.submit(a_job("one"), a_job("two"))
+
+    with pytest.raises(Overloaded):
+        world.submit(a_job("three"))
+
+
+def test_a_failed_job_is_tried_again_as_often_as_it_may():
+    world = World()
+    job = a_job("flaky", retries=2)
+    world.submit(job)
+
+    world.end(job, 1)
+    world.end(job, 1)
+    assert world.state(job) in ("waiting", "running")
+    world.end(job, 1)
+
+    assert world.state(job) == "failed"
+    assert len(world.job(job).attempts) == 3
+
+
+def test_losses_do_not_count_as_failures_and_have_their_own_limit():
+    world = World()
+    job = a_job("unlucky", retries=0, losses_max=1)
+    world.submit(job)
+
+    world.keeper.die()
+    world.start_agent()
+    assert not world.job(job).has_ended
+    world.keeper.die()
+    world.start_agent()
+
+    assert world.state(job) == "lost"
+    assert world.job(job).failures == 0
+
+
+def test_a_job_whose_agent_died_before_the_keeper_heard_of_it_is_started_again_without_a_loss():
+    world = World()
+    job = a_job("unheard")
+    ready = world.node.step(Submit(now_ms=world.now_ms, jobs=(job,)))
+    world.save(ready)  # Durable, and then the agent dies: the keeper was never told.
+
+    world.start_agent()
+
+    assert len(world.keeper.runs) == 1
+    assert world.job(job).losses == 0
+
+
+def test_a_running_attempt_that_the_keeper_no_longer_knows_counts_as_lost():
+    world = World()
+    job = a_job("gone")
+    world.submit(job)
+    world.pump()
+    world.saved_jobs[job.id] = msgspec.msgpack.encode(world.job(job))
+    world.keeper.runs.clear()
+
+    world.start_agent()
+
+    assert world.job(job).losses == 1
+
+
+def test_what_waits_is_served_in_order_and_small_work_overtakes_only_for_a_while():
+    world = World()
+    first, large, small, late = (
+        a_job("first", cpus=3_000),
+        a_job("large", cpus=4_000),
+        a_job("small", cpus=1_000),
+        a_job("late", cpus=1_000),
+    )
+    world.submit(first)
+    world.submit(large)
+    world.submit(small)
+    assert world.state(small) == "waiting" or world.job(small).live_attempts
+    assert world.job(small).live_attempts, "small work uses what the large one cannot"
+
+    world.pass_time(61_000)
+    world.submit(late)
+    world.end(small)
+
+    assert not world.job(late).live_attempts, "nobody overtakes one that has waited a minute"
+    world.end(first)
+    assert world.job(large).live_attempts
+
+
+def test_a_cancelled_job_that_waits_ends_at_once_and_one_that_runs_is_stopped():
+    world = World()
+    running, waiting = a_job("running", cpus=4_000), a_job("waiting", cpus=4_000)
+    world.submit(running)
+    world.submit(waiting)
+
+    world.cancel(waiting)
+    ready = world.cancel(running)
+
+    assert world.state(waiting) == "cancelled"
+    assert isinstance(ready.tell[0], Stop)
+    world.end(running)
+    assert world.state(running) == "cancelled"
+
+
+def test_a_job_that_ended_stays_as_it_is_when_cancelled():
+    world = World()
+    job = a_job("done")
+    world.submit(job)
+    world.end(job)
+
+    assert not world.cancel(job).save_jobs
+    assert world.state(job) == "succeeded"
+
+
+def test_a_cancelled_job_that_is_lost_is_cancelled():
+    world = World()
+    job = a_job("both")
+    world.submit(job)
+    world.cancel(job)
+    world.cancel(job)
+
+    world.keeper.die()
+    world.start_agent()
+
+    assert world.state(job) == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("when", "code", "expected"),
+    [
+        ("ok", 0, "runs"),
+        ("ok", 1, "skipped"),
+        ("any", 1, "runs"),
+        ("failed", 1, "runs"),
+        ("failed", 0, "skipped"),
+    ],
+)
+def test_a_job_comes_after_another_only_if_that_ended_as_wanted(when, code, expected):
+    world = World()
+    before = a_job("before")
+    after = a_job("after", after=(After(job=before.id, when=when),))
+    world.submit(before, after)
+    assert not world.job(after).live_attempts
+
+    world.end(before, code)
+
+    if expected == "skipped":
+        assert world.state(after) == "skipped"
+    else:
+        assert world.job(after).live_attempts
+
+
+def test_a_chain_of_any_length_is_skipped_at_once():
+    world = World()
+    chain = [a_job("job-0")]
+    for number in range(1, 3_000):
+        chain.append(a_job(f"job-{number}", after=(After(job=chain[-1].id),)))
+    world.submit(*chain)
+
+    world.end(chain[0], 1)
+
+    assert world.node.coordinator.unfinished == 0
+    assert world.job(chain[-1]).state == "skipped"
+
+
+def test_coming_after_the_same_job_twice_is_fine():
+    world = World()
+    before = a_job("before")
+    twice = (After(job=before.id), After(job=before.id, when="any"))
+    after = a_job("after", after=twice)
+    world.submit(before, after)
+    world.end(before)
+
+    assert world.job(after).live_attempts
+
+
+def test_a_job_cannot_come_after_one_that_nobody_knows():
+    with pytest.raises(NotFound):
+        World().submit(a_job("after", after=(After(job=a_job("ghost").id),)))
+
+
+def test_a_finished_job_can_be_recalled_for_one_that_comes_after_it():
+    world = World()
+    before = a_job("before")
+    world.submit(before)
+    world.end(before)
+    remembered = world.node.coordinator.jobs.pop(before.id)
+
+    world.node.coordinator.recall(remembered)
+    world.submit(a_job("after", after=(After(job=before.id),)))
+
+    assert len(world.keeper.runs) == 1
+
+
+def test_an_array_runs_every_index_once_and_succeeds():
+    world = World()
+    array = a_job("array", array=Array(start=0, stop=50))
+    world.submit(array)
+    world.drain()
+
+    seen = [i for m in world.keeper.told if isinstance(m, Run) for i in m.indices]
+    assert sorted(seen) == list(range(50))
+    assert world.state(array) == "succeeded"
+
+
+def test_an_array_never_runs_wider_than_it_may():
+    world = World()
+    array = a_job("array", array=Array(start=0, stop=20, width=2))
+
+    world.submit(array)
+
+    assert len(world.keeper.runs) == 2
+
+
+def test_a_failed_index_fails_the_array_and_its_code_is_kept():
+    world = World()
+    array = a_job("array", array=Array(start=10, stop=13, width=1))
+    world.submit(array)
+    world.end(array, 7)
+    world.drain()
+
+    assert world.state(array) == "failed"
+    assert world.job(array).exit_code == 1
+    assert world.job(array).progress.codes == {0: 7}
+
+
+def test_retries_of_an_array_are_per_index():
+    world = World()
+    array = a_job("array", retries=1, array=Array(start=0, stop=2, width=1))
+    world.submit(array)
+    world.end(array, 1)
+    world.drain()
+
+    assert world.state(array) == "succeeded"
+    assert world.job(array).progress.tries == {0: 1}
+
+
+def test_an_index_that_is_lost_too_often_fails_alone():
+    world = World()
+    array = a_job("array", losses_max=0, array=Array(start=0, stop=3, width=1))
+    world.submit(array)
+    world.pump()
+    world.keeper.die()
+    world.start_agent()
+    world.drain()
+
+    progress = world.job(array).progress
+    assert world.state(array) == "failed"
+    assert progress.codes == {0: 125}
+    assert progress.count(2) == 2
+
+
+def test_cancelling_an_array_stops_what_runs_and_forgets_the_rest():
+    world = World()
+    array = a_job("array", array=Array(start=0, stop=30, width=1))
+    world.submit(array)
+    world.cancel(array)
+    world.end(array)
+
+    assert world.state(array) == "cancelled"
+    assert world.job(array).progress.count(0) == 0
+
+
+def test_a_repeated_report_changes_nothing():
+    world = World()
+    job = a_job("one")
+    world.submit(job)
+    world.pump()
+    started = next(m for m in world.keeper.told if isinstance(m, Run)).attempt
+    world.keeper.end_one(started, 0)
+    reports = list(world.keeper.unacknowledged)
+    world.pump()
+    world.keeper.unacknowledged = reports
+
+    world.pump()
+
+    assert world.state(job) == "succeeded"
+    assert len(world.job(job).attempts) == 1
+
+
+def test_only_the_latest_finished_jobs_stay_in_memory(monkeypatch):
+    monkeypatch.setattr(coordinator_module, "FINISHED_KEPT", 2)
+    world = World()
+    jobs = [a_job(f"job-{number}") for number in range(5)]
+    for job in jobs:
+        world.submit(job)
+        world.end(job)
+
+    assert list(world.node.coordinator.jobs) == [job.id for job in jobs[-2:]]
+
+
+def test_what_a_job_comes_after_is_decided_once_and_may_be_forgotten(monkeypatch):
+    monkeypatch.setattr(coordinator_module, "FINISHED_KEPT", 0)
+    world = World()
+    first = a_job("first")
+    second = a_job("second", after=(After(job=first.id),))
+    third = a_job("third", after=(After(job=first.id), After(job=second.id)))
+    world.submit(first, second, third)
+    world.end(first)
+    world.end(second)
+    world.end(third)
+
+    assert not world.node.coordinator.jobs
+    assert len(world.saved_jobs) == 3
+
+
+def test_nothing_starts_before_a_keeper_has_greeted():
+    world = World()
+    world.node.hello = None
+
+    world.submit(a_job("early"))
+
+    assert not world.keeper.runs
+
+
+def test_reports_about_strangers_are_ignored():
+    world = World()
+    array = a_job("array", array=Array(start=0, stop=4, width=1))
+    world.submit(array)
+    world.pump()
+    attempt = world.job(array).live_attempts[0].lease
+    strange = Started(number=98, attempt="stranger", pid=1, at_ms=1)
+    repeated = Ended(
+        number=99,
+        attempt=attempt,
+        index=0,
+        how="exited",
+        code=0,
+        started_ms=1,
+        ended_ms=2,
+        usage=Usage(),
+        is_last=False,
+    )
+
+    world.step(Reports(now_ms=1, reports=(strange, repeated, repeated)))
+
+    assert world.job(array).progress.count(2) == 1
+
+
+@pytest.mark.rows("S3-67", "S4-71")
+def test_a_job_names_its_devices_to_its_process():
+    from distributed_grid.kernel.inventory import Inventory
+    from distributed_grid.model.node import unnamed_gpus
+
+    world = World(
+        Inventory(
+            cores=((0, 0), (1, 0)),
+            cpu_milli=2_000,
+            memory_bytes=1 << 30,
+            gpus=unnamed_gpus("H100", 2),
+        )
+    )
+    job = a_job(
+        "train",
+        request=Request(cpu_milli=500, gpus=GpuRequest(milli=1_000)),
+        work=Work(argv=("train",), cwd="/", env={"MINE": "1"}),
+    )
+    [run] = world.submit(job).tell
+
+    assert run.env["CUDA_VISIBLE_DEVICES"] == "H100#000"
+    assert run.env["GRID_GPUS"] == "H100#000"
+    assert run.env["GRID_CPUS"] == "0.5"
+    assert run.env["MINE"] == "1"
+    assert run.slot.cores == ()
+    assert run.limits.cpu_milli == 500
+
+
+def test_an_ended_job_never_moves_again():
+    for state in ENDED:
+        assert MOVES[state] == frozenset()
+    job = Job(spec=a_job("one"), submitted_ms=1, state="succeeded")
+
+    with pytest.raises(IllegalMove, match="from succeeded to running"):
+        job.move("running", 2)
+
+
+def test_a_story_and_the_attempts_are_bounded_and_keep_how_it_began():
+    job = Job(spec=a_job("one"), submitted_ms=1)
+    job.tell(0, "submitted")
+    for number in range(STORY_LINES_MAX + 50):
+        job.tell(number, "again")
+
+    assert len(job.story) == STORY_LINES_MAX
+    assert job.story[0].what == "submitted"
+
+    world = World()
+    array = a_job("array", array=Array(start=0, stop=4_000, width=1))
+    world.submit(array)
+    world.drain()
+    assert len(world.job(array).attempts) <= ATTEMPTS_KEPT
+
+
+def test_chunks_grow_for_short_work_and_shrink_towards_the_end():
+    assert chunk_size(pending=10_000, slots=2, mean_us=0) == 4
+    assert chunk_size(pending=10_000, slots=2, mean_us=1_000) == 256
+    assert chunk_size(pending=10_000, slots=2, mean_us=10_000_000) == 1
+    assert chunk_size(pending=10, slots=2, mean_us=1_000) == 3
+    assert chunk_size(pending=1, slots=8, mean_us=1) == 1
+    assert smoothed_us(0, 80) == 80
+    assert smoothed_us(80, 160) == 90
+
+
+def test_what_an_array_reported_is_acknowledged_only_when_it_is_saved():
+    world = World()
+    array = a_job("array", array=Array(start=0, stop=200, width=1))
+    world.submit(array)
+    while len(world.job(array).live_attempts[0].indices) < 3:
+        world.end(array)
+    first = world.job(array).live_attempts[0]
+    world.keeper.end_one(first.lease, 0)
+    world.pump_once()
+
+    assert world.keeper.unacknowledged, "the keeper must be able to repeat it"
+    world.start_agent()
+    assert world.job(array).progress.count(2) >= 1
+    world.drain()
+    ran = [i for m in world.keeper.told if isinstance(m, Run) for i in m.indices]
+    assert sorted(ran) == list(range(200)), "nothing ran twice"
+
+
+def test_the_try_of_an_index_is_told_to_its_process():
+    world = World()
+    array = a_job("array", retries=1, array=Array(start=0, stop=2, width=1))
+    world.submit(array)
+    world.end(array, 1)
+    world.drain()
+
+    tries = [
+        (index, message.env["GRID_ATTEMPT"])
+        for message in world.keeper.told
+        if isinstance(message, Run)
+        for index in message.indices
+    ]
+    assert sorted(tries) == [(0, "1"), (0, "2"), (1, "1")]
+
+
+def test_a_stop_that_nobody_asked_for_is_no_failure_of_an_index():
+    world = World()
+    array = a_job("array", array=Array(start=0, stop=2, width=1))
+    world.submit(array)
+    world.pump()
+    world.keeper.stopped.add(world.job(array).live_attempts[0].lease)
+    world.end(array)
+    world.drain()
+
+    assert world.state(array) == "succeeded"
+
+
+def test_jobs_come_after_earlier_ones_of_a_submission_only_and_ids_are_not_shared():
+    world = World()
+    first = a_job("first")
+    later = a_job("later", after=(After(job=first.id),))
+    with pytest.raises(NotFound):
+        world.submit(later, first)
+    with pytest.raises(NotFound):
+        world.submit(a_job("self", after=(After(job=a_job("self").id),)))
+    with pytest.raises(Conflict):
+        world.submit(first, a_job("first", cpus=2_000))
+
+    assert not world.node.coordinator.jobs
+    world.submit(first, later)
+    assert world.node.coordinator.unfinished == 2
+
+
+def test_a_stop_that_nobody_asked_for_puts_a_running_job_back_without_blame():
+    world = World()
+    job = a_job("one")
+    world.submit(job)
+    world.pump()
+    world.keeper.stopped.add(world.job(job).live_attempts[0].lease)
+    world.end(job)
+
+    assert world.job(job).live_attempts, "it is tried again"
+    assert (world.job(job).failures, world.job(job).losses) == (0, 0)
+    attempt = world.job(job).live_attempts[0].lease
+    assert world.node.coordinator.live_attempt(attempt)[0] == job.id
+    assert world.node.coordinator.live_attempt("stranger") == (None, None)
+
+
+def test_a_job_that_was_skipped_is_not_decided_again():
+    world = World()
+    bad, good = a_job("bad"), a_job("good")
+    both = a_job("both", after=(After(job=bad.id), After(job=good.id)))
+    world.submit(bad, good, both)
+    world.end(bad, 1)
+    world.end(good, 0)
+
+    assert world.state(both) == "skipped"
