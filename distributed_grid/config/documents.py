@@ -52,6 +52,20 @@ def _growing() -> Iterator[None]:
             gc.enable()
 
 
+def read_located(file: str) -> tuple[Any, dict[str, int]]:
+    """The document in a YAML, TOML or JSON file, and the line of each path (not for JSON)."""
+    data, is_json = _read(file)
+    text = _text(file, data)
+    lines: dict[str, int] = {}
+    if is_json:
+        return _json(file, text), lines
+    if file.lower().endswith(".toml"):
+        from distributed_grid.config.toml_tree import build_toml
+
+        return build_toml(file, text, lines=lines), lines
+    return build_tree(file, text, depth_max=DEPTH_MAX, lines=lines), lines
+
+
 def _read(file: str) -> tuple[bytes, bool]:
     """The bytes of a file and whether they are JSON, by its name or else by its first character."""
     try:
@@ -101,7 +115,7 @@ def _taken(stream: BinaryIO, size: int) -> bytes:
 
 def _is_json(file: str, head: bytes) -> bool:
     name = file.lower()
-    if name.endswith((".yaml", ".yml")):
+    if name.endswith((".yaml", ".yml", ".toml")):
         return False
     return name.endswith(".json") or head.lstrip()[:1] in (b"{", b"[")
 

@@ -28,13 +28,41 @@ class Word(NamedTuple):
     parse: Callable[[Any], Any]
 
 
-def shaped(file: str, document: Any, kind: type[T], *, path: str = "$") -> T:
-    """The document as this kind of value, or one error that says where it does not fit."""
+class _UnknownKey(BadValue):
+    """A key that nobody knows; its value is the key."""
+
+
+def shaped(
+    file: str,
+    document: Any,
+    kind: type[T],
+    *,
+    path: str = "$",
+    lines: Mapping[str, int] | None = None,
+) -> T:
+    """The document as this kind of value, or one error that says where it does not fit.
+
+    `lines` are the lines of the paths in the document, if whoever read it remembers them.
+    """
     try:
         return typing.cast(T, _read(kind, document))
     except BadValue as error:
         where = path + error.field
-        raise BadInput(file, path=where, problem=error.message, remedy=error.remedy) from None
+        at = f"{where}.{error.value}" if isinstance(error, _UnknownKey) else where
+        raise BadInput(
+            file,
+            path=where,
+            problem=error.message,
+            remedy=error.remedy,
+            line=_line(at, lines or {}),
+        ) from None
+
+
+def _line(path: str, lines: Mapping[str, int]) -> int:
+    """The line of a path, or of the nearest one above that has one."""
+    while path and path not in lines:
+        path = path[: max(path.rfind("."), path.rfind("["), 0)]
+    return lines.get(path, 0)
 
 
 def _read(kind: Any, value: Any) -> Any:
@@ -84,7 +112,7 @@ def _below(step: str, kind: Any, value: Any) -> Any:
 def _unknown_key(key: Any, fields: Mapping[str, msgspec.structs.FieldInfo]) -> BadValue:
     close = difflib.get_close_matches(str(key), fields, n=1)
     hint = f"Did you mean '{close[0]}'? " if close else ""
-    error = BadValue(
+    error = _UnknownKey(
         key, expected="a known key", remedy=f"{hint}Known: {', '.join(sorted(fields))}"
     )
     error.message = f"has the unknown key {shown(key)}"

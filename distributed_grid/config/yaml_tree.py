@@ -16,16 +16,17 @@ _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _NO_KEY = object()  # A mapping that waits for its next key.
 
 
-def build_tree(file: str, text: str, *, depth_max: int) -> Any:
-    """The one document in this text."""
-    return _Builder(file, depth_max).build(text)
+def build_tree(file: str, text: str, *, depth_max: int, lines: dict[str, int] | None = None) -> Any:
+    """The one document in this text; `lines`, if given, gets the line of each key's path."""
+    return _Builder(file, depth_max, lines).build(text)
 
 
 class _Builder:
     """A stack of open containers; events push, fill and pop it."""
 
-    def __init__(self, file: str, depth_max: int) -> None:
+    def __init__(self, file: str, depth_max: int, lines: dict[str, int] | None = None) -> None:
         self.file = file
+        self.lines = lines
         self.depth_max = depth_max
         self.stack: list[list[Any]] = []  # [container, key that waits for its value, its path]
         self.documents = 0
@@ -111,6 +112,8 @@ class _Builder:
                     f"line {_line(event)}: has the key {shown(value)} twice", "Keep one of them"
                 )
             self.stack[-1][1] = value
+            if self.lines is not None:
+                self.lines[f"{self._path()}.{value}"] = _line(event)
         else:
             container[key] = value
             self.stack[-1][1] = _NO_KEY

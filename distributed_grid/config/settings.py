@@ -1,0 +1,186 @@
+"""Settings from, in rising order: defaults, a file, the environment, flags.
+
+Lives here: finding the file, merging, and remembering where each value came from. Never here: the
+shape of a file (`cluster_file`), its variants (`variants`), the list of variables (`variables`).
+Invariant: a key is used, kept for later, or refused; none is ignored.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from distributed_grid.config import variables
+from distributed_grid.config.cluster_file import ClusterFile
+from distributed_grid.config.documents import read_located
+from distributed_grid.config.shape import shaped
+from distributed_grid.config.variants import normalised
+from distributed_grid.errors import BadInput
+from distributed_grid.model.resources import sorted_amounts
+from distributed_grid.model.settings import Origin, Settings
+
+FILE_NAMES: Final = ("cluster_config.yaml", "cluster_config.yml", "cluster_config.toml")
+
+# Key -> field of Settings. Every other key of a file is kept for later.
+USED: Final[dict[str, str]] = {
+    "data_dir": "data_dir",
+    "node.name": "name",
+    "node.labels": "labels",
+    "node.resources": "resources",
+    "pretend": "pretend",
+    "logging.level": "log_level",
+    "logging.format": "log_format",
+    "jobs.log_bytes": "job_log_bytes",
+    "jobs.grace": "grace_ms",
+    "jobs.finished_max": "finished_jobs_max",
+    "jobs.queue_max": "queue_jobs_max",
+    "http.request_bytes_max": "request_bytes_max",
+}
+HIDDEN: Final = "(secret)"
+
+
+class Later(msgspec.Struct, frozen=True, kw_only=True):
+    """A value that is known and checked, and that this version does not use yet."""
+
+    key: str
+    value: Any  # As it was written.
+    origin: Origin
+
+
+class Loaded(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings, and everything that can be said about them."""
+
+    settings: Settings
+    origins: dict[str, Origin]  # By key, of every setting.
+    later: tuple[Later, ...] = ()  # Sorted by key.
+    notes: tuple[str, ...] = ()  # What a person should know, one sentence each.
+    file: str | None = None
+
+
+def load_settings(
+    environ: Mapping[str, str],
+    *,
+    file: str | None = None,
+    directory: str = ".",
+    config_dir: str | None = None,
+    flags: Mapping[str, tuple[str, Any]] | None = None,
+) -> Loaded:
+    """Everything that was set.
+
+    `file` is the one that somebody named; else GRID_CONFIG, else the first that exists in the
+    directory, its `config/`, and `config_dir`. `flags` are key -> (flag, value).
+    """
+    merge = _Merge()
+    chosen = file or environ.get(variables.CONFIG) or find_file(directory, config_dir)
+    if chosen is not None:
+        merge.add_file(chosen)
+    merge.add_environment(environ)
+    for key, (flag, value) in (flags or {}).items():
+        merge.add(flag, key, value, Origin(source="flag", name=flag))
+    return Loaded(
+        settings=Settings(**merge.values),
+        origins={key: merge.origins.get(key, Origin()) for key in USED},
+        later=tuple(merge.later[key] for key in sorted(merge.later)),
+        notes=tuple(merge.notes),
+        file=chosen,
+    )
+
+
+def find_file(directory: str = ".", config_dir: str | None = None) -> str | None:
+    """The configuration of a directory, else of the person."""
+    places = [Path(directory), Path(directory, "config")]
+    if config_dir is not None:
+        places.append(Path(config_dir))
+    found = (place / name for place in places for name in FILE_NAMES)
+    return next((str(path) for path in found if path.exists()), None)
+
+
+class _Merge:
+    """What was told so far; later words replace earlier ones, key by key."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}  # By field of Settings.
+        self.origins: dict[str, Origin] = {}
+        self.later: dict[str, Later] = {}
+        self.notes: list[str] = []
+
+    def add_file(self, file: str) -> None:
+        document, lines = read_located(file)
+        found = normalised(file, document, lines)
+        self.notes += found.notes
+        self._take(
+            shaped(file, found.document, ClusterFile, lines=found.lines),
+            found.document,
+            lambda key: Origin(source="file", file=file, line=found.lines.get(f"$.{key}", 0)),
+        )
+
+    def add_environment(self, environ: Mapping[str, str]) -> None:
+        for variable, key in variables.VARIABLES.items():
+            if environ.get(variable):  # An empty one counts as not set, as in most programs.
+                self.add(
+                    variable, key, environ[variable], Origin(source="environment", name=variable)
+                )
+        if environ.get(variables.HOME):
+            where = Origin(source="environment", name=variables.HOME)
+            self.add(variables.HOME, "data_dir", environ[variables.HOME], where)
+        for variable in (*variables.SECRETS, *variables.OTHERS):
+            if environ.get(variable):
+                shown = HIDDEN if variable in variables.SECRETS else environ[variable]
+                self.later[variable] = Later(
+                    key=variable,
+                    value=shown,
+                    origin=Origin(source="environment", name=variable),
+                )
+        self.notes += variables.unknown(environ)
+
+    def add(self, told_by: str, key: str, value: Any, origin: Origin) -> None:
+        """One value, from a variable or a flag."""
+        if key == "data_dir":
+            if not str(value).startswith("/"):
+                raise BadInput(
+                    told_by,
+                    path=key,
+                    problem=f"is not an absolute path: {value}",
+                    remedy="Begin it with /",
+                )
+            self.values[key], self.origins[key] = str(value), origin
+            return
+        document = value
+        for part in reversed(key.split(".")):
+            document = {part: document}
+        self._take(shaped(told_by, document, ClusterFile), document, lambda _: origin)
+
+    def _take(self, parsed: ClusterFile, document: Any, origin_of: Any) -> None:
+        for key, written in _leaves(document):
+            if written is None:
+                continue  # `key:` without a value says nothing.
+            if key in USED:
+                self.values[USED[key]] = _setting(key, _at(parsed, key))
+                self.origins[key] = origin_of(key)
+            else:
+                self.later[key] = Later(key=key, value=written, origin=origin_of(key))
+
+
+def _leaves(document: dict[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value by its key; a mapping that is one setting stays whole."""
+    for name, value in document.items():
+        key = f"{above}{name}"
+        if isinstance(value, dict) and key not in USED and key != "execution.environment":
+            yield from _leaves(value, f"{key}.")
+        else:
+            yield key, value
+
+
+def _at(parsed: Any, key: str) -> Any:
+    for part in key.split("."):
+        parsed = getattr(parsed, part)
+    return parsed
+
+
+def _setting(key: str, value: Any) -> Any:
+    if key == "node.labels":
+        return tuple(sorted(value.items()))
+    if key == "node.resources":
+        return sorted_amounts(value)
+    return value

@@ -1,0 +1,224 @@
+"""The store on disk: one SQLite file in WAL mode, fully synced before anything is acknowledged.
+
+Lives here: the file, its writer thread, what SQLite's errors mean. Never here: the schema
+(`migrations`), rows and statements (`rows`).
+Invariant: only the writer thread writes. Batches that come while it syncs go into its next
+transaction together, so that a hundred promises cost one sync.
+"""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Final, NamedTuple, TypeVar
+
+from distributed_grid.edges.store import (
+    EVENTS_KEPT,
+    EVERY_JOB,
+    JOBS_READ_MAX,
+    Event,
+    JobFilter,
+    JobRow,
+    Remembered,
+    StoreBroken,
+    StoreClosed,
+    StoreError,
+    StoreFull,
+    StoreUnusable,
+    Write,
+    rows,
+)
+from distributed_grid.edges.store.migrations import check_version, migrate
+
+T = TypeVar("T")
+
+GROUP_BATCHES_MAX: Final = 1_000  # In one transaction; then those who wait are told.
+BUSY_S_MAX: Final = 5  # For a backup program that reads the file; agents are kept apart by a lock.
+CHECK_BYTES_MAX: Final = 64 << 20  # A larger file is not checked at the start: over 0.3 s.
+WAL_BYTES_KEPT: Final = 16 << 20  # After a checkpoint; a burst does not keep its space for ever.
+NO_SPACE_BYTES: Final = 64 << 10  # With less than this free, an I/O error means a full disk.
+
+
+class _Batch(NamedTuple):
+    writes: Sequence[Write]
+    loop: asyncio.AbstractEventLoop
+    done: "asyncio.Future[None]"
+
+
+class SqliteStore:
+    """Opens, and if need be makes or upgrades, the file. Raises a StoreError if it cannot."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self._writer = _opened(file)
+        self._reader = _connected(file)
+        self._queue: SimpleQueue[_Batch | None] = SimpleQueue()
+        self._is_closed = False
+        self._reads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store-reader")
+        # Not joined at exit: who dies without `close` was promised only what is on disk.
+        self._thread = threading.Thread(target=self._write_all, name="store-writer", daemon=True)
+        self._thread.start()
+
+    async def commit(self, writes: Sequence[Write]) -> None:
+        """Write a batch, durably."""
+        if self._is_closed:
+            raise StoreClosed(self.file)
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+        self._queue.put(_Batch(tuple(writes), loop, done))
+        await done
+
+    async def load_all(self) -> Remembered:
+        """What an agent needs at its start."""
+        return await self._read(rows.load_all)
+
+    async def job(self, job_id: str) -> JobRow | None:
+        """One job."""
+        return await self._read(lambda connection: rows.job(connection, job_id))
+
+    async def jobs(
+        self,
+        matching: JobFilter = EVERY_JOB,
+        *,
+        limit: int = JOBS_READ_MAX,
+        before: tuple[int, str] | None = None,
+    ) -> list[JobRow]:
+        """Jobs, the newest first."""
+        return await self._read(lambda connection: rows.jobs(connection, matching, limit, before))
+
+    async def events(self, *, since_excluded: int = 0, limit: int = EVENTS_KEPT) -> list[Event]:
+        """Events, the oldest first."""
+        return await self._read(lambda connection: rows.events(connection, since_excluded, limit))
+
+    async def close(self) -> None:
+        """Write what is queued, and let go of the file."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._queue.put(None)
+        await asyncio.to_thread(self._thread.join)
+        await asyncio.to_thread(self._reads.shutdown)
+        self._reader.close()
+        self._writer.close()
+
+    async def _read(self, read: Callable[[sqlite3.Connection], T]) -> T:
+        if self._is_closed:
+            raise StoreClosed(self.file)
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._reads, read, self._reader)
+        except sqlite3.Error as error:
+            raise _meaning(self.file, error) from error
+
+    # --- On the writer thread ------------------------------------------------------------------
+
+    def _write_all(self) -> None:
+        is_last = False
+        while not is_last:
+            first = self._queue.get()
+            group = [] if first is None else [first]
+            is_last = first is None
+            while not is_last and len(group) < GROUP_BATCHES_MAX and not self._queue.empty():
+                item = self._queue.get()
+                if item is None:
+                    is_last = True
+                else:
+                    group.append(item)
+            if group:
+                self._write_group(group)
+
+    def _write_group(self, group: list[_Batch]) -> None:
+        error = self._transaction(group)
+        if error is not None and len(group) > 1:
+            for batch in group:  # One of them spoils it: each alone tells which.
+                _settle(batch, self._transaction([batch]))
+            return
+        for batch in group:
+            _settle(batch, error)
+
+    def _transaction(self, group: list[_Batch]) -> Exception | None:
+        """Write a group whole, or nothing of it and say why."""
+        try:
+            self._writer.execute("BEGIN IMMEDIATE")
+            for batch in group:
+                rows.apply(self._writer, batch.writes)
+            self._writer.execute("COMMIT")
+        except Exception as error:  # noqa: BLE001  (whatever it is, the waiting caller gets it)
+            with contextlib.suppress(sqlite3.Error):  # SQLite itself may have rolled back.
+                self._writer.execute("ROLLBACK")
+            return _meaning(self.file, error) if isinstance(error, sqlite3.Error) else error
+        return None
+
+
+def _settle(batch: _Batch, error: Exception | None) -> None:
+    def settle() -> None:
+        if batch.done.done():
+            return  # Whoever waited was cancelled.
+        if error is None:
+            batch.done.set_result(None)
+        else:
+            batch.done.set_exception(error)
+
+    if not batch.loop.is_closed():
+        batch.loop.call_soon_threadsafe(settle)
+
+
+def _opened(file: str) -> sqlite3.Connection:
+    """The writer's connection to a file of the present schema, which is made if it is not there."""
+    try:
+        # Made by us, so that only its owner reads it; SQLite's files beside it get its rights.
+        descriptor = os.open(file, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        size_bytes = os.fstat(descriptor).st_size
+        os.close(descriptor)
+    except OSError as error:
+        raise StoreUnusable(file, f"cannot be opened: {error.strerror}") from error
+    connection = _connected(file)
+    try:
+        # Looked at before anything is changed: it may be a later Grid's, or not ours at all.
+        if size_bytes <= CHECK_BYTES_MAX:
+            _check(connection, file)
+        check_version(connection, file)
+        connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES_KEPT}")
+        migrate(connection, file)
+        rows.name_store(connection)
+    except sqlite3.Error as error:
+        connection.close()
+        raise _meaning(file, error) from error
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _check(connection: sqlite3.Connection, file: str) -> None:
+    (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if verdict != "ok":
+        raise StoreBroken(file, verdict.splitlines()[-1])
+
+
+def _connected(file: str) -> sqlite3.Connection:
+    return sqlite3.connect(file, timeout=BUSY_S_MAX, isolation_level=None, check_same_thread=False)
+
+
+def _meaning(file: str, error: sqlite3.Error) -> StoreError:
+    """What an error of SQLite means to a person."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # Without the extended part.
+    if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _is_full(file)):
+        return StoreFull(file)
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return StoreBroken(file, str(error))
+    if code == sqlite3.SQLITE_BUSY:
+        return StoreUnusable(file, "is in use by another program")
+    return StoreUnusable(file, f"cannot be read or written: {error}")
+
+
+def _is_full(file: str) -> bool:
+    return shutil.disk_usage(Path(file).parent).free < NO_SPACE_BYTES

@@ -1,0 +1,285 @@
+"""What every store promises, asked of each."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from distributed_grid.edges import store as seam
+from distributed_grid.edges.store import (
+    STORE_ID,
+    AddEvent,
+    DropJob,
+    DropLease,
+    Event,
+    ForgetFinished,
+    JobFilter,
+    JobRow,
+    PutJob,
+    PutLease,
+    SetMeta,
+    Store,
+    StoreClosed,
+    StoreFull,
+)
+from distributed_grid.edges.store.memory import MemoryStore
+from distributed_grid.edges.store.sqlite import SqliteStore
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+Maker = Callable[..., contextlib.AbstractAsyncContextManager[Store]]
+
+
+def a_job(number: int, **what_matters) -> JobRow:
+    fields = {
+        "id": f"{number:064x}",
+        "record": f"record {number}".encode(),
+        "state": "waiting",
+        "name": f"job-{number}",
+        "user": "ada",
+        "submitted_ms": 1_000 + number,
+    }
+    return JobRow(**{**fields, **what_matters})
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def open_store(request, tmp_path) -> Maker:
+    """A context with a store in it; `pages` is the size of its disk, in pages of 4 KiB."""
+
+    @contextlib.asynccontextmanager
+    async def opened(pages: int | None = None) -> AsyncIterator[Store]:
+        if request.param == "memory":
+            store: Store = MemoryStore(bytes_max=None if pages is None else pages * 2_048)
+        else:
+            made = SqliteStore(str(tmp_path / "grid.db"))
+            if pages is not None:
+                made._writer.execute(f"PRAGMA max_page_count = {pages}")
+            store = made
+        try:
+            yield store
+        finally:
+            await store.close()
+
+    return opened
+
+
+def asking(open_store: Maker, ask, **how) -> None:
+    async def run() -> None:
+        async with open_store(**how) as store:
+            await ask(store)
+
+    asyncio.run(run())
+
+
+@pytest.mark.rows("S4-30")
+def test_what_was_committed_is_read_back(open_store):
+    async def ask(store: Store) -> None:
+        first, second = a_job(1), a_job(2, state="running")
+        await store.commit([PutJob(second), PutJob(first), PutLease("l", b"\x00lease")])
+        await store.commit([SetMeta("node_id", b"me"), AddEvent(7, 70, b"seven")])
+
+        found = await store.load_all()
+
+        assert found.jobs == (first, second)
+        assert found.leases == {"l": b"\x00lease"}
+        assert found.meta["node_id"] == b"me"
+        assert len(found.meta[STORE_ID]) == 16
+        assert found.last_event == 7
+        assert await store.job(first.id) == first
+        assert await store.job("nothing") is None
+
+    asking(open_store, ask)
+
+
+def test_an_empty_store_is_empty_and_an_empty_batch_is_fine(open_store):
+    async def ask(store: Store) -> None:
+        await store.commit([])
+        found = await store.load_all()
+
+        assert (found.jobs, found.leases, found.last_event) == ((), {}, 0)
+        assert await store.jobs() == []
+        assert await store.events() == []
+
+    asking(open_store, ask)
+
+
+def test_a_job_and_a_lease_can_be_written_again_and_dropped(open_store):
+    async def ask(store: Store) -> None:
+        await store.commit([PutJob(a_job(1)), PutJob(a_job(2)), PutLease("l", b"old")])
+        await store.commit([PutJob(a_job(1, state="running")), PutLease("l", b"new")])
+        assert (await store.job(a_job(1).id)).state == "running"
+        assert (await store.load_all()).leases == {"l": b"new"}
+
+        await store.commit([DropJob(a_job(1).id), DropLease("l"), DropJob("no"), DropLease("no")])
+
+        assert await store.jobs() == [a_job(2)]
+        assert (await store.load_all()).leases == {}
+
+    asking(open_store, ask)
+
+
+def test_finished_jobs_are_listed_but_not_loaded_and_the_oldest_are_forgotten(open_store):
+    async def ask(store: Store) -> None:
+        finished = [a_job(n, state="succeeded", is_finished=True) for n in range(5)]
+        await store.commit([PutJob(job) for job in finished] + [PutJob(a_job(9))])
+
+        assert (await store.load_all()).jobs == (a_job(9),)
+        await store.commit([ForgetFinished(2)])
+        assert await store.jobs() == [a_job(9), finished[4], finished[3]]
+        await store.commit([ForgetFinished(0)])
+        assert await store.jobs() == [a_job(9)]
+
+    asking(open_store, ask)
+
+
+@pytest.mark.parametrize(
+    ("matching", "numbers"),
+    [
+        (JobFilter(), [4, 3, 2, 1]),
+        (JobFilter(states=("running", "failed")), [3, 1]),
+        (JobFilter(states=()), []),
+        (JobFilter(name="twin"), [4, 2]),
+        (JobFilter(user="bob"), [2]),
+        (JobFilter(is_finished=True), [1]),
+        (JobFilter(is_finished=False, name="twin"), [4, 2]),
+        (JobFilter(id_prefix="0" * 63 + "3"), [3]),
+        (JobFilter(id_prefix="0" * 60), [4, 3, 2, 1]),
+        (JobFilter(id_prefix="f"), []),
+    ],
+)
+def test_jobs_are_filtered_newest_first(open_store, matching, numbers):
+    async def ask(store: Store) -> None:
+        jobs = {
+            1: a_job(1, state="failed", is_finished=True),
+            2: a_job(2, name="twin", user="bob"),
+            3: a_job(3, state="running"),
+            4: a_job(4, name="twin"),
+        }
+        await store.commit([PutJob(job) for job in jobs.values()])
+
+        assert await store.jobs(matching) == [jobs[number] for number in numbers]
+
+    asking(open_store, ask)
+
+
+def test_jobs_come_page_by_page_also_where_times_are_equal(open_store):
+    async def ask(store: Store) -> None:
+        await store.commit([PutJob(a_job(n, submitted_ms=5)) for n in range(7)])
+        seen, before = [], None
+        while page := await store.jobs(limit=3, before=before):
+            seen += page
+            before = (page[-1].submitted_ms, page[-1].id)
+
+        assert seen == [a_job(n, submitted_ms=5) for n in reversed(range(7))]
+
+    asking(open_store, ask)
+
+
+def test_events_are_kept_within_bounds(open_store, monkeypatch):
+    for module in ("memory", "rows"):
+        monkeypatch.setattr(f"{seam.__name__}.{module}.EVENTS_KEPT", 3)
+
+    async def ask(store: Store) -> None:
+        for number in range(1, 6):
+            await store.commit([AddEvent(number, number * 10, b"e")])
+
+        assert await store.events() == [Event(3, 30, b"e"), Event(4, 40, b"e"), Event(5, 50, b"e")]
+        assert await store.events(since_excluded=4) == [Event(5, 50, b"e")]
+        assert await store.events(limit=1) == [Event(3, 30, b"e")]
+        assert (await store.load_all()).last_event == 5
+
+    asking(open_store, ask)
+
+
+def test_batches_from_many_tasks_are_all_written(open_store):
+    async def ask(store: Store) -> None:
+        jobs = [a_job(n) for n in range(300)]
+        await asyncio.gather(*(store.commit([PutJob(job)]) for job in jobs))
+
+        assert await store.jobs() == jobs[::-1]
+
+    asking(open_store, ask)
+
+
+def test_later_batches_win(open_store):
+    async def ask(store: Store) -> None:
+        await asyncio.gather(*(store.commit([SetMeta("n", str(n).encode())]) for n in range(100)))
+
+        assert (await store.load_all()).meta["n"] == b"99"
+
+    asking(open_store, ask)
+
+
+def test_a_full_disk_writes_nothing_and_works_again_when_there_is_space(open_store):
+    async def ask(store: Store) -> None:
+        await store.commit([PutJob(a_job(1))])
+        big = [PutJob(a_job(2)), PutJob(a_job(3, record=b"x" * 400_000))]
+        with pytest.raises(StoreFull) as full:
+            await store.commit(big)
+        assert "full" in full.value.message
+        assert full.value.remedy
+
+        assert await store.jobs() == [a_job(1)]
+        await store.commit([PutJob(a_job(4))])
+        assert await store.jobs() == [a_job(4), a_job(1)]
+
+    asking(open_store, ask, pages=40)
+
+
+def test_one_bad_batch_does_not_spoil_the_others(open_store):
+    async def ask(store: Store) -> None:
+        bad = PutJob(a_job(2, submitted_ms=1 << 80))
+        answers = await asyncio.gather(
+            store.commit([PutJob(a_job(1))]),
+            store.commit([PutJob(a_job(3)), bad]),
+            store.commit([PutJob(a_job(4))]),
+            return_exceptions=True,
+        )
+
+        assert [answer is None for answer in answers] == [True, False, True]
+        assert await store.jobs() == [a_job(4), a_job(1)]
+
+    asking(open_store, ask)
+
+
+def test_a_cancelled_caller_does_not_stop_the_store(open_store):
+    async def ask(store: Store) -> None:
+        task = asyncio.create_task(store.commit([PutJob(a_job(1))]))
+        await asyncio.sleep(0)
+        task.cancel()
+        await store.commit([PutJob(a_job(2))])
+
+        assert task.done()
+        assert a_job(2) in await store.jobs()
+
+    asking(open_store, ask)
+
+
+def test_a_closed_store_says_so(open_store):
+    async def ask(store: Store) -> None:
+        await store.close()
+        await store.close()
+        with pytest.raises(StoreClosed):
+            await store.commit([])
+        with pytest.raises(StoreClosed):
+            await store.jobs()
+
+    asking(open_store, ask)
+
+
+def test_the_memory_store_refuses_what_cannot_be_encoded():
+    with pytest.raises((TypeError, msgspec.ValidationError)):
+        asyncio.run(MemoryStore().commit([PutLease("l", "text, not bytes")]))
+
+
+def test_what_was_queued_before_close_is_written(open_store):
+    async def ask(store: Store) -> None:
+        waiting = [asyncio.create_task(store.commit([PutJob(a_job(n))])) for n in range(50)]
+        await asyncio.sleep(0)
+        await store.close()
+
+        assert await asyncio.gather(*waiting) == [None] * 50
+
+    asking(open_store, ask)
