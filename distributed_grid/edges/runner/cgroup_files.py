@@ -1,0 +1,229 @@
+"""The files of control groups: where ours may be made, and how one is written and entered.
+
+Lives here: mounts, directories, file names of both versions. Never here: when to do what
+(`cgroups`).
+Invariant: nothing above our own group in the hierarchy is changed, except that v2 controllers are
+switched on for our children where the kernel lets us.
+"""
+
+import contextlib
+import os
+import signal
+import time
+from typing import Final
+
+from distributed_grid.edges.runner import reap
+
+HELD_OPEN_MAX: Final = 512  # Files of all groups; half of the usual limit of 1,024 for a process.
+ENDING_ROUNDS_MAX: Final = 100  # Of two milliseconds, at the start: most end in the first.
+_held_open: set[int] = set()
+
+
+class Place:
+    """A directory of ours in one hierarchy, and the group that the keeper came from."""
+
+    def __init__(self, home: str, name: str, *, is_v2: bool) -> None:
+        self.home = home
+        self.path = f"{home}/{name}"
+        self.is_v2 = is_v2
+        self.inside = ""  # The group of ours that the keeper is in; empty: none.
+
+    def enter_file(self, directory: str) -> str:
+        """The file that takes `0` for the writer itself."""
+        return f"{directory}/{'cgroup.procs' if self.is_v2 else 'tasks'}"
+
+    def go_home(self) -> None:
+        """Move the keeper back to where it came from; v2: to a leaf of ours."""
+        if self.inside:
+            _write(self.enter_file(f"{self.path}/home" if self.is_v2 else self.home), "0")
+            self.inside = ""
+
+    def remove(self) -> None:
+        """Take the directory away, if it is empty."""
+        with contextlib.suppress(OSError):
+            if self.is_v2:
+                _write(self.enter_file(self.home), "0")
+                os.rmdir(f"{self.path}/home")
+        with contextlib.suppress(OSError):
+            os.rmdir(self.path)
+
+    def remove_leftovers(self, prefix: str, of_predecessor: str) -> None:
+        """Directories of dead keepers beside ours; what runs in the predecessor's is ended."""
+        for entry in os.listdir(self.home):
+            path = f"{self.home}/{entry}"
+            pid = entry.removeprefix(prefix).partition("-")[0]
+            if not entry.startswith(prefix) or not pid.isdigit() or path == self.path:
+                continue
+            if entry == of_predecessor:
+                _end_members(path)
+            elif os.path.exists(f"/proc/{pid}"):
+                continue
+            _remove_tree(path)
+
+
+class Files:
+    """One group in one hierarchy. Files that are used for each job stay open."""
+
+    def __init__(self, place: Place, name: str) -> None:
+        self._place = place
+        self._path = f"{place.path}/{name}"
+        self._enter: int | None = None
+        self._count: int | None = None
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(self._path)
+
+    def enter(self) -> None:
+        """Move the keeper in here."""
+        if self._place.inside == self._path:
+            return
+        if self._enter is None:
+            self._enter = _held(self._place.enter_file(self._path), os.O_WRONLY)
+        if self._enter is None:
+            _write(self._place.enter_file(self._path), "0")
+        else:
+            os.write(self._enter, b"0")
+        self._place.inside = self._path
+
+    def go_home(self) -> None:
+        """Move the keeper out."""
+        self._place.go_home()
+
+    def write(self, name: str, value: str) -> None:
+        """Set a limit."""
+        _write(f"{self._path}/{name}", value)
+
+    def read(self, name: str) -> str:
+        """The text of a file; empty if it is not there."""
+        return _read(f"{self._path}/{name}")
+
+    def is_keeper_inside(self) -> bool:
+        """Whether the keeper is one of the members."""
+        return self._place.inside == self._path
+
+    def count(self) -> int:
+        """Threads inside, zombies included: a quick look before a thorough one."""
+        if self._count is None:
+            self._count = _held(f"{self._path}/pids.current", os.O_RDONLY)
+        if self._count is None:
+            return int(self.read("pids.current") or 1 << 20)
+        return int(os.pread(self._count, 32, 0))
+
+    def members(self) -> list[int]:
+        """The processes inside."""
+        return [int(word) for word in self.read("cgroup.procs").split()]
+
+    def remove(self) -> None:
+        """Take the directory away; nobody may be inside."""
+        for handle in (self._enter, self._count):
+            if handle is not None:
+                os.close(handle)
+                _held_open.discard(handle)
+        self._enter = self._count = None
+        with contextlib.suppress(OSError):
+            os.rmdir(self._path)
+
+
+def places(root: str, name: str, controllers: tuple[str, ...]) -> tuple[dict[str, Place], bool]:
+    """Where groups can be made, by controller, and whether that is version 2."""
+    groups = _own_groups(root)
+    if "" in groups and (place := _v2_place(groups[""], name, controllers)):
+        return dict.fromkeys(controllers, place), True
+    found = {}
+    for controller in controllers:
+        if controller in groups:
+            place = Place(groups[controller], name, is_v2=False)
+            with contextlib.suppress(OSError):
+                os.mkdir(place.path)
+                found[controller] = place
+    return found, False
+
+
+def _v2_place(home: str, name: str, controllers: tuple[str, ...]) -> Place | None:
+    """A v2 group has processes or limited children, never both: the keeper moves to a leaf."""
+    if not set(controllers) <= set(_read(f"{home}/cgroup.controllers").split()):
+        return None
+    place = Place(home, name, is_v2=True)
+    wanted = " ".join(f"+{controller}" for controller in controllers)
+    try:
+        os.mkdir(place.path)
+        os.mkdir(f"{place.path}/home")
+        _write(f"{place.path}/home/cgroup.procs", "0")
+        if not set(controllers) <= set(_read(f"{home}/cgroup.subtree_control").split()):
+            _write(f"{home}/cgroup.subtree_control", wanted)  # Refused while others live beside us.
+        _write(f"{place.path}/cgroup.subtree_control", wanted)
+    except OSError:
+        place.remove()
+        return None
+    return place
+
+
+def _own_groups(root: str) -> dict[str, str]:
+    """Controller (`` for v2) to the directory of the group that we are in, below `root`."""
+    mounts: dict[str, tuple[str, str]] = {}
+    for line in _read("/proc/self/mountinfo").splitlines():
+        left, _, right = line.partition(" - ")
+        where, kinds = left.split(), right.split()
+        if len(where) > 4 and len(kinds) > 2 and f"{where[4]}/".startswith(f"{root}/"):
+            if kinds[0] == "cgroup2":
+                mounts.setdefault("", (where[4], where[3]))
+            elif kinds[0] == "cgroup":
+                for option in kinds[2].split(","):
+                    mounts.setdefault(option, (where[4], where[3]))
+    found = {}
+    for line in _read("/proc/self/cgroup").splitlines():
+        _, _, rest = line.partition(":")
+        names, _, path = rest.partition(":")
+        for name in names.split(","):
+            if name in mounts:
+                mount, mount_root = mounts[name]
+                below = path.removeprefix(mount_root.rstrip("/")).strip("/")
+                directory = f"{mount}/{below}" if below else mount
+                found[name] = directory if os.path.isdir(directory) else mount
+    return found
+
+
+def _end_members(path: str) -> None:
+    for _ in range(ENDING_ROUNDS_MAX):
+        members = [
+            int(word)
+            for directory, _, _ in os.walk(path)
+            for word in _read(f"{directory}/cgroup.procs").split()
+        ]
+        if not members:
+            return
+        for pid in members:
+            reap.send_signal(pid, signal.SIGKILL)
+        time.sleep(0.002)
+
+
+def _remove_tree(path: str) -> None:
+    for directory, _, _ in os.walk(path, topdown=False):
+        with contextlib.suppress(OSError):
+            os.rmdir(directory)  # Somebody still inside: the next keeper tries again.
+
+
+def _held(path: str, flags: int) -> int | None:
+    if len(_held_open) >= HELD_OPEN_MAX:
+        return None
+    try:
+        handle = os.open(path, flags | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    _held_open.add(handle)
+    return handle
+
+
+def _write(path: str, value: str) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(handle, value.encode())
+    finally:
+        os.close(handle)
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""

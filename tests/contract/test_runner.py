@@ -1,0 +1,204 @@
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from distributed_grid.edges.runner import Runner, agent_link
+from distributed_grid.edges.runner.agent_link import RunnerGone
+from distributed_grid.edges.runner.memory import MemoryRunner
+from distributed_grid.model.ids import job_id_of
+from distributed_grid.wire.keeper import Acknowledge, Ended, Quit, Run, Started, Stop, StopIndex
+from tests.keeper_lab import KeeperLab
+
+Reconnect = Callable[[], Awaitable[Runner]]
+Suite = Callable[[Runner, Reconnect], Awaitable[None]]
+Check = Callable[[Suite], None]
+
+
+@pytest.fixture(params=["memory", "process"])
+def check(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Check]:
+    """Run one coroutine of the suite on each implementation."""
+    if request.param == "memory":
+        yield check_memory
+        return
+    lab = KeeperLab(tmp_path)
+    lab.start()
+
+    def check_process(suite: Suite) -> None:
+        async def run() -> None:
+            links = []
+
+            async def connect() -> Runner:
+                os.kill(lab.agent_pid, signal.SIGKILL)  # The lab has read its hello.
+                line = await asyncio.to_thread(lab.accept)
+                links.append(await agent_link.connect(os.dup(line.fileno())))
+                return links[-1]
+
+            await suite(await connect(), connect)
+            for link in links:
+                await link.close()
+
+        asyncio.run(asyncio.wait_for(run(), 30))
+
+    yield check_process
+    lab.close()
+
+
+def check_memory(suite: Suite) -> None:
+    async def run() -> None:
+        runner = MemoryRunner()
+
+        async def reconnect() -> Runner:
+            return runner.connect()
+
+        await suite(runner, reconnect)
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
+@pytest.fixture
+def a_run(tmp_path: Path) -> Callable[..., Run]:
+    def build(*argv: str, attempt: str = "one", indices: tuple[int, ...] = ()) -> Run:
+        return Run(
+            attempt=attempt,
+            job=job_id_of("contract"),
+            argv=argv,
+            env={"PATH": "/usr/bin:/bin"},
+            cwd="/",
+            output_dir=str(tmp_path / "output" / attempt),
+            scratch_dir=str(tmp_path / "scratch" / attempt),
+            indices=indices,
+        )
+
+    return build
+
+
+async def ends(runner: Runner, attempt: str = "one") -> list[Ended]:
+    found = []
+    async for report in runner:
+        if isinstance(report, Ended) and report.attempt == attempt:
+            found.append(report)
+            if report.is_last:
+                return found
+    raise AssertionError("the runner is gone")
+
+
+@pytest.mark.parametrize(
+    ("argv", "how", "code"),
+    [
+        (("true",), "exited", 0),
+        (("false",), "exited", 1),
+        (("sh", "-c", "exit 3"), "exited", 3),
+        (("no-such-command",), "not-found", 127),
+    ],
+)
+def test_every_run_ends_with_a_report(
+    check: Check, a_run: Callable[..., Run], argv: tuple[str, ...], how: str, code: int
+) -> None:
+    async def suite(runner: Runner, _: Reconnect) -> None:
+        await runner.send(a_run(*argv))
+        (ended,) = await ends(runner)
+
+        assert (ended.how, ended.code, ended.index, ended.is_last) == (how, code, -1, True)
+
+    check(suite)
+
+
+def test_a_chunk_runs_in_order_and_tells_one_start(check: Check, a_run: Callable[..., Run]) -> None:
+    async def suite(runner: Runner, _: Reconnect) -> None:
+        await runner.send(a_run("true", indices=(4, 2, 9)))
+        first, *_rest = await runner.receive()
+        assert isinstance(first, Started)
+        assert first.index == 4
+
+    check(suite)
+
+
+def test_the_indices_of_a_chunk_end_in_order(check: Check, a_run: Callable[..., Run]) -> None:
+    async def suite(runner: Runner, _: Reconnect) -> None:
+        await runner.send(a_run("true", indices=(4, 2, 9)))
+        ended = await ends(runner)
+
+        assert [report.index for report in ended] == [4, 2, 9]
+        numbers = [report.number for report in ended]
+        assert numbers == sorted(set(numbers))
+
+    check(suite)
+
+
+def test_a_stopped_chunk_starts_nothing_more(check: Check, a_run: Callable[..., Run]) -> None:
+    async def suite(runner: Runner, _: Reconnect) -> None:
+        await runner.send(a_run("sleep", "600", indices=(1, 2)))
+        await runner.receive()
+        await runner.send(Stop(attempt="one"))
+        (ended,) = await ends(runner)
+
+        assert (ended.how, ended.code, ended.index) == ("stopped", 143, 1)
+
+    check(suite)
+
+
+def test_a_skipped_index_is_told(check: Check, a_run: Callable[..., Run]) -> None:
+    async def suite(runner: Runner, _: Reconnect) -> None:
+        await runner.send(a_run("sleep", "600", indices=(1, 2)))
+        await runner.receive()
+        await runner.send(StopIndex(attempt="one", index=2))
+        await runner.send(StopIndex(attempt="one", index=1))
+        ended = await ends(runner)
+
+        assert [(report.index, report.how) for report in ended] == [(2, "stopped"), (1, "stopped")]
+
+    check(suite)
+
+
+def test_a_new_agent_hears_what_was_not_acknowledged(
+    check: Check, a_run: Callable[..., Run]
+) -> None:
+    async def suite(runner: Runner, reconnect: Reconnect) -> None:
+        await runner.send(a_run("true", attempt="one"))
+        (one,) = await ends(runner, "one")
+        await runner.send(Acknowledge(upto=one.number))
+        await runner.send(a_run("false", attempt="two"))
+        await ends(runner, "two")
+        await runner.send(a_run("sleep", "600", attempt="three"))
+        await runner.receive()
+        again = await reconnect()
+
+        assert again.hello.running == ("three",)
+        assert again.hello.unacknowledged == 3  # Start and end of two, start of three.
+        (two,) = await ends(again, "two")
+        assert two.code == 1
+
+    check(suite)
+
+
+def test_what_is_unknown_or_known_already_changes_nothing(
+    check: Check, a_run: Callable[..., Run]
+) -> None:
+    async def suite(runner: Runner, _: Reconnect) -> None:
+        await runner.send(Stop(attempt="nobody"))
+        await runner.send(StopIndex(attempt="nobody", index=1))
+        await runner.send(a_run("sleep", "600"))
+        await runner.send(a_run("true"))
+        await runner.send(Stop(attempt="one"))
+
+        assert [report.how for report in await ends(runner)] == ["stopped"]
+
+    check(suite)
+
+
+def test_after_quit_the_line_ends(check: Check, a_run: Callable[..., Run]) -> None:
+    async def suite(runner: Runner, _: Reconnect) -> None:
+        await runner.send(a_run("sleep", "600"))
+        await runner.receive()
+        await runner.send(Quit(stop_jobs=True))
+        reports = [report async for report in runner]
+
+        assert [report.how for report in reports if isinstance(report, Ended)] == ["stopped"]
+        with pytest.raises(RunnerGone):
+            await runner.send(Quit())
+
+    check(suite)

@@ -1,0 +1,118 @@
+from pathlib import Path
+
+import pytest
+
+from distributed_grid.edges.runner.output import Output
+from distributed_grid.wire.keeper import Limits
+from tests.keeper_lab import KeeperLab, wait_until
+
+
+def test_binary_output_arrives_as_it_was_written(lab: KeeperLab) -> None:
+    lab.outcome("python3", "-c", "import sys; sys.stdout.buffer.write(bytes(range(256)) * 1000)")
+
+    assert lab.output() == bytes(range(256)) * 1000
+    assert lab.output("stderr") == b""
+
+
+def test_output_files_are_for_their_owner_alone(lab: KeeperLab, tmp_path: Path) -> None:
+    lab.outcome("true")
+
+    assert (tmp_path / "output/one/stdout").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_flood_is_bounded_while_it_runs_and_told(lab: KeeperLab, tmp_path: Path) -> None:
+    limits = Limits(output_bytes_max=1 << 20)
+    ended = lab.shell_outcome("yes | head -c 200000000; sleep 0.5; echo end", limits=limits)
+    files = list((tmp_path / "output/one").glob("stdout*"))
+
+    assert "output cut: " in ended.note
+    assert sum(file.stat().st_size for file in files) <= 1 << 20
+    assert lab.output().endswith(b"end\n")
+    assert lab.output("stdout.1").endswith(b"y\ny\n")
+
+
+def test_a_flood_is_bounded_after_a_short_job_too(lab: KeeperLab, tmp_path: Path) -> None:
+    limits = Limits(output_bytes_max=1 << 20)
+    ended = lab.shell_outcome("yes | head -c 3000000; echo end", limits=limits)
+
+    assert ended.note == f"output cut: {3_000_004 - (1 << 19)} bytes dropped"
+    assert lab.output("stdout.1").endswith(b"y\nend\n")
+
+
+def test_silent_indices_leave_no_files(lab: KeeperLab, tmp_path: Path) -> None:
+    lab.send(lab.a_shell("[ $GRID_ARRAY_INDEX = 3 ] && echo three; true", indices=(1, 2, 3, 4)))
+    lab.ended()
+
+    wait_until(lambda: [file.name for file in (tmp_path / "output/one").iterdir()] == ["3.stdout"])
+    assert lab.output("3.stdout") == b"three\n"
+
+
+def test_the_running_index_has_its_file_after_a_moment(lab: KeeperLab, tmp_path: Path) -> None:
+    lab.send(lab.a_shell("echo now; exec sleep 600", indices=(7,)))
+    file = tmp_path / "output/one/7.stdout"
+
+    assert wait_until(lambda: file.exists() and file.read_bytes() == b"now\n")
+
+
+def test_a_flooding_index_is_cut_under_its_own_name(tmp_path: Path) -> None:
+    output = Output(str(tmp_path), attempt="a", is_chunk=True, bytes_max=8)
+    for handle in output.open():
+        with open(handle, "wb") as file:  # noqa: PTH123
+            file.write(b"0123456789")
+    output.finish(index=5)
+
+    assert (tmp_path / "5.stdout.1").read_bytes() == b"6789"
+    assert output.dropped_bytes == 12
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "5.stderr", "5.stderr.1", "5.stdout", "5.stdout.1",
+    ]  # fmt: skip
+
+
+def test_the_environment_is_exactly_what_was_given(new_lab: KeeperLab, tmp_path: Path) -> None:
+    lab = new_lab.start(env={"SECRET": "of the keeper"})
+    lab.outcome("env", env={"PATH": "/usr/bin:/bin", "WORD": "ä b"}, indices=(7,))
+    lines = lab.output("7.stdout").decode().splitlines()
+
+    assert sorted(lines) == [
+        "GRID_ARRAY_INDEX=7",
+        f"GRID_WORKDIR={tmp_path}/scratch/one",
+        "PATH=/usr/bin:/bin",
+        "WORD=ä b",
+    ]
+
+
+def test_no_descriptor_reaches_a_job_but_the_usual_three(
+    new_lab: KeeperLab, tmp_path: Path
+) -> None:
+    with (tmp_path / "leaked").open("w") as leaked:
+        lab = new_lab.start(pass_fds=[leaked.fileno()])
+        lab.outcome("python3", "-c", "import os; print(sorted(os.listdir('/proc/self/fd')))")
+
+    # The fourth is the directory that is being listed.
+    assert lab.output() == b"['0', '1', '2', '3']\n"
+
+
+def test_no_signal_is_blocked_or_ignored_in_a_job(lab: KeeperLab) -> None:
+    lab.outcome("grep", "-E", "Sig(Blk|Ign)", "/proc/self/status")
+
+    sets = [int(line.split()[1], 16) for line in lab.output().splitlines()]
+    # Signals 32 and 33 belong to the C library, and nobody may ask for them.
+    assert [signals & ~(3 << 31) for signals in sets] == [0, 0]
+
+
+@pytest.mark.rows("S3-99")
+def test_the_scratch_directory_is_private_and_removed(lab: KeeperLab, tmp_path: Path) -> None:
+    script = 'stat -c %a "$GRID_WORKDIR"; mkdir -p "$GRID_WORKDIR/a/b"; echo >"$GRID_WORKDIR/a/b/c"'
+    lab.shell_outcome(script)
+
+    assert lab.output() == b"700\n"
+    wait_until(lambda: not (tmp_path / "scratch/one").exists())
+
+
+def test_every_index_finds_an_empty_scratch_directory(lab: KeeperLab, tmp_path: Path) -> None:
+    script = 'ls "$GRID_WORKDIR"; echo x >"$GRID_WORKDIR/file"'
+    lab.send(lab.a_shell(script, indices=tuple(range(5))))
+    lab.ended()
+
+    wait_until(lambda: list((tmp_path / "output/one").iterdir()) == [])
+    wait_until(lambda: list((tmp_path / "scratch").iterdir()) == [])
