@@ -1,0 +1,91 @@
+"""The agent: waits for the world, steps the kernel, carries out what it says. Decides nothing.
+
+Lives here: the loop, and `Operations`, what others (`web`) may ask of it. It sees the Protocols of
+the seams only, never their products.
+"""
+
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+from distributed_grid.model.job import JobSpec
+from distributed_grid.wire.api import Event, Explanation, Jobs, JobView, NodeStatus, Submitted
+from distributed_grid.wire.maps import FeedMap, MapNews, OpenMap, TakeCalls, TakenCalls
+
+
+class MapOperations(Protocol):
+    """What clients and workers of maps can ask."""
+
+    async def open(self, wanted: OpenMap) -> None:
+        """Begin a map, or bring more workers to it."""
+        ...
+
+    async def feed(self, map_id: str, fed: FeedMap) -> MapNews:
+        """Take calls; answers when there are outcomes, or the time is over."""
+        ...
+
+    async def take(self, map_id: str, wanted: TakeCalls) -> TakenCalls:
+        """Take outcomes; answers with calls, or with nothing when the time is over."""
+        ...
+
+    def hold(self, map_id: str) -> AsyncIterator[bytes]:
+        """Says nothing, for as long as the map lives."""
+        ...
+
+    async def close(self, map_id: str) -> None:
+        """End a map and its workers."""
+        ...
+
+
+class Operations(Protocol):
+    """Everything a client can ask of an agent. Errors are GridErrors; nothing else is raised."""
+
+    @property
+    def maps(self) -> MapOperations:
+        """Maps of Python functions."""
+        ...
+
+    async def submit(self, jobs: tuple[JobSpec, ...]) -> Submitted:
+        """Take jobs; returns when they are durable."""
+        ...
+
+    async def jobs(self, *, state: str, name: str, user: str, limit: int, before_ms: int) -> Jobs:
+        """A page of jobs, newest first; empty text and 0 mean any."""
+        ...
+
+    async def job(self, word: str) -> JobView:
+        """A job by id, exact name, prefix of 4 or more, `id:` or `name:`."""
+        ...
+
+    async def wait(self, word: str, *, timeout_ms: int) -> JobView:
+        """The job once it has ended, or as it is when the time is over (0: no limit)."""
+        ...
+
+    async def cancel(self, word: str) -> JobView:
+        """The job, cancelled or being cancelled."""
+        ...
+
+    async def explain(self, word: str) -> Explanation:
+        """Why it is where it is."""
+        ...
+
+    def logs(
+        self, word: str, *, stream: str, index: int, follow: bool, offset: int
+    ) -> AsyncIterator[bytes]:
+        """Output as it was written; with `follow` until the job has ended."""
+        ...
+
+    async def status(self) -> NodeStatus:
+        """This node."""
+        ...
+
+    def events(self, *, after: int) -> AsyncIterator[Event]:
+        """Events with a higher number than this, then those to come."""
+        ...
+
+    async def down(self, *, stop_jobs: bool) -> None:
+        """Stop, in a moment."""
+        ...
+
+    def metrics(self) -> bytes:
+        """For Prometheus."""
+        ...

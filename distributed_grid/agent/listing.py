@@ -1,0 +1,58 @@
+"""Finding jobs in memory and, beyond what is kept there, in the store.
+
+Lives here: where to look. Never here: what a word means (`kernel.finding`).
+"""
+
+from distributed_grid.agent.records import job_of
+from distributed_grid.edges.store import JobFilter, Store
+from distributed_grid.errors import NotFound
+from distributed_grid.kernel.coordinator import Coordinator
+from distributed_grid.kernel.finding import PREFIX_MIN, find_job
+from distributed_grid.kernel.jobs import Job
+from distributed_grid.model.ids import ID_DIGITS, JobId
+
+CANDIDATES_MAX = 50  # Of one name or prefix in the store; two are enough to be ambiguous.
+
+
+async def found(word: str, coordinator: Coordinator, store: Store) -> Job:
+    """The job that a word means, wherever it is."""
+    if len(word) == ID_DIGITS and (job := coordinator.jobs.get(JobId(word))):
+        return job
+    try:
+        return find_job(word, coordinator.jobs.values())
+    except NotFound:
+        wanted = word.removeprefix("id:").removeprefix("name:")
+        filters = [JobFilter(name=wanted)]
+        if len(wanted) >= PREFIX_MIN:
+            filters.append(JobFilter(id_prefix=wanted.lower()))
+        rows = {
+            row.id: row
+            for matching in filters
+            for row in await store.jobs(matching, limit=CANDIDATES_MAX)
+        }
+        return find_job(word, [job_of(row) for row in rows.values()])
+
+
+async def page(
+    coordinator: Coordinator, store: Store, *, matching: JobFilter, limit: int, before_ms: int
+) -> tuple[list[Job], bool]:
+    """A page of jobs, newest first, and whether there are more."""
+    jobs = [
+        job
+        for job in coordinator.jobs.values()
+        if _matches(job, matching) and (not before_ms or job.submitted_ms < before_ms)
+    ]
+    if len(jobs) <= limit:
+        before = (before_ms, "") if before_ms else None
+        rows = await store.jobs(matching, limit=limit + 1, before=before)
+        jobs += [job_of(row) for row in rows if row.is_finished and row.id not in coordinator.jobs]
+    jobs.sort(key=lambda job: (-job.submitted_ms, job.spec.id))
+    return jobs[:limit], len(jobs) > limit
+
+
+def _matches(job: Job, matching: JobFilter) -> bool:
+    return (
+        (matching.states is None or job.state in matching.states)
+        and (matching.name is None or job.spec.name == matching.name)
+        and (matching.user is None or job.spec.user == matching.user)
+    )

@@ -1,0 +1,52 @@
+"""Jobs and leases as the store keeps them.
+
+Lives here: records to bytes and back. Never here: when to write them (`loop`).
+"""
+
+import msgspec
+
+from distributed_grid.edges.store import DropLease, JobRow, PutJob, PutLease, Write
+from distributed_grid.kernel.jobs import Job
+from distributed_grid.kernel.node import Node
+from distributed_grid.kernel.ready import Ready
+from distributed_grid.model.lease import Lease
+
+_encoder = msgspec.msgpack.Encoder()
+_job_decoder = msgspec.msgpack.Decoder(Job)
+_lease_decoder = msgspec.msgpack.Decoder(Lease)
+
+
+def writes_of(ready: Ready, node: Node) -> list[Write]:
+    """What must be durable, as things stand now: a retry after a full disk writes nothing old."""
+    leases = node.ledger.leases
+    writes: list[Write] = [PutJob(job_row(job)) for job in ready.save_jobs.values()]
+    writes += [
+        PutLease(lease.id, _encoder.encode(lease))
+        for lease in ready.save_leases
+        if lease.id in leases
+    ]
+    writes += [DropLease(lease) for lease in ready.drop_leases if lease not in leases]
+    return writes
+
+
+def job_row(job: Job) -> JobRow:
+    """A job as a row."""
+    return JobRow(
+        id=job.spec.id,
+        record=_encoder.encode(job),
+        state=job.state,
+        name=job.spec.name,
+        user=job.spec.user,
+        submitted_ms=job.submitted_ms,
+        is_finished=job.has_ended,
+    )
+
+
+def job_of(row: JobRow) -> Job:
+    """A row as a job."""
+    return _job_decoder.decode(row.record)
+
+
+def lease_of(record: bytes) -> Lease:
+    """A stored lease."""
+    return _lease_decoder.decode(record)

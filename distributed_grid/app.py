@@ -1,0 +1,172 @@
+"""The composition root: settings to chosen edges to a running agent.
+
+Lives here: what is plugged into what, and nothing else. The keeper starts this as
+`python -m distributed_grid.app --data-dir DIR`.
+"""
+
+import argparse
+import asyncio
+import os
+import random
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from distributed_grid import __version__
+from distributed_grid.agent.loop import Agent, Place, no_step
+from distributed_grid.config.settings import load_settings
+from distributed_grid.edges.clock import SteadyClock
+from distributed_grid.edges.home import locked, pid_file, prepare
+from distributed_grid.edges.probe.machine import profile
+from distributed_grid.edges.runner import REFUSED_CODE
+from distributed_grid.edges.runner.agent_link import AgentLink, RunnerGone, connect
+from distributed_grid.edges.store.sqlite import SqliteStore
+from distributed_grid.errors import GridError
+from distributed_grid.kernel.classification import classify
+from distributed_grid.kernel.inventory import Inventory, inventory_of
+from distributed_grid.kernel.launching import Paths
+from distributed_grid.kernel.ledger import Ledger
+from distributed_grid.kernel.node import Node
+from distributed_grid.model.hardware import HardwareProfile
+from distributed_grid.model.home import Home, locate
+from distributed_grid.model.settings import Settings
+from distributed_grid.wire.api import NodeStatus
+from distributed_grid.wire.keeper import Hello
+
+SWITCH_S: Final = 0.000_5
+
+
+def main(argv: list[str] | None = None, *, at_step: Callable[[str], None] = no_step) -> int:
+    """Run an agent until it is told to stop; the keeper restarts one that crashed."""
+    if not __debug__:
+        sys.stderr.write("grid: invariants are code: do not run the agent under python -O\n")
+        return 2
+    parser = argparse.ArgumentParser(prog="python -m distributed_grid.app")
+    parser.add_argument("--data-dir", required=True)
+    parser.add_argument("--name", default="")
+    parser.add_argument("--config")
+    options = parser.parse_args(argv)
+    try:
+        home = locate(os.environ, user_home=str(Path.home()), data_dir=options.data_dir)
+        flags = {"node.name": ("--name", options.name)} if options.name else {}
+        loaded = load_settings(os.environ, file=options.config, config_dir=home.config, flags=flags)
+        for note in loaded.notes:
+            sys.stderr.write(f"grid: {note}\n")
+        prepare(home)
+        # The store's thread must get its turn when a sync is done, not 5 ms later.
+        sys.setswitchinterval(SWITCH_S)
+        with locked(home), pid_file(home.agent_pid), asyncio.Runner(loop_factory=_loop()) as runner:
+            try:
+                runner.run(_run(home, loaded.settings, at_step))
+            finally:
+                Path(home.socket).unlink(missing_ok=True)
+    except GridError as error:
+        sys.stderr.write(f"grid: {error}\n")
+        return REFUSED_CODE
+    return 0
+
+
+def _loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """The faster event loop where it is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+async def _run(home: Home, settings: Settings, at_step: Callable[[str], None]) -> None:
+    # Imported here: a configuration that is wrong is told without waiting for a web server.
+    from distributed_grid.web.server import bound_socket, serve
+
+    runner = await connect()
+    store = SqliteStore(home.database)
+    clock = SteadyClock()
+    try:
+        agent = _agent(home, settings, store, runner, at_step, clock=clock)
+        await agent.restore()
+        for newest in await store.jobs(limit=1):
+            clock.not_before(newest.submitted_ms)
+        for name in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(name, agent.stop)
+        async with asyncio.TaskGroup() as tasks:
+            serving = tasks.create_task(serve(agent, bound_socket(home.socket)))
+            await agent.run()
+            serving.cancel()
+    except* RunnerGone:
+        pass  # The keeper went first, as it does when the machine goes down.
+    finally:
+        await store.close()
+
+
+def _agent(
+    home: Home,
+    settings: Settings,
+    store: SqliteStore,
+    runner: AgentLink,
+    at_step: Callable[[str], None],
+    *,
+    clock: SteadyClock,
+) -> Agent:
+    hardware = profile(work_path=home.data, pretend=settings.pretend)
+    inventory = inventory_of(
+        hardware, usable_cores=os.sched_getaffinity(0), custom=settings.resources
+    )
+    place = Place(
+        paths=Paths(
+            output_root=home.jobs,
+            scratch_root=f"{home.data}/scratch",
+            output_bytes_max=settings.job_log_bytes,
+            is_pinned=not inventory.is_pretended,
+        ),
+        status=_status(home, settings, runner.hello, hardware, inventory),
+        finished_jobs_max=settings.finished_jobs_max,
+    )
+    for root in (place.paths.output_root, place.paths.scratch_root):
+        Path(root).mkdir(mode=0o700, exist_ok=True)
+    dice = random.SystemRandom()
+    node = Node(
+        name=place.status.name,
+        ledger=Ledger(inventory),
+        paths=place.paths,
+        new_lease_id=lambda: f"{dice.getrandbits(128):032x}",
+    )
+    return Agent(node, store, runner, place, clock_ms=clock, at_step=at_step)
+
+
+def _status(
+    home: Home,
+    settings: Settings,
+    hello: Hello,
+    hardware: HardwareProfile,
+    inventory: Inventory,
+) -> NodeStatus:
+    total = inventory.total
+    return NodeStatus(
+        id="",
+        name=settings.name or socket.gethostname(),
+        node_class=classify(hardware).name,
+        version=__version__,
+        pid=os.getpid(),
+        keeper_pid=hello.pid,
+        since_ms=time.time_ns() // 1_000_000,
+        data_dir=home.data,
+        cpu_milli_total=total.cpu_milli,
+        cpu_milli_free=total.cpu_milli,
+        memory_bytes_total=total.memory_bytes,
+        memory_bytes_free=total.memory_bytes,
+        gpus_total=len(total.gpus),
+        gpus_free_milli=sum(gpu.share_milli for gpu in total.gpus),
+        jobs_waiting=0,
+        jobs_running=0,
+        limits=hello.limits,
+        pretended=hardware.pretended,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

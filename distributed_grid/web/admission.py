@@ -1,0 +1,87 @@
+"""What a stranger may put into the specification of a job.
+
+Lives here: bounds that the types do not tell. Never here: whether it fits (`kernel`), what people's
+words mean (`client.specification`, which has the same bounds with better sentences).
+Invariant: a job that passes can be stored, sent to a keeper and shown; its id is a file name.
+"""
+
+import msgspec
+
+from distributed_grid.errors import BadValue
+from distributed_grid.model.ids import job_id
+from distributed_grid.model.job import Array, JobSpec, Work
+
+SPEC_BYTES_MAX = 16 << 20  # As it is stored; Linux takes 2 MiB of arguments, a keeper 32 MiB.
+NAME_CHARACTERS_MAX = 253
+IMAGE_CHARACTERS_MAX = 1_024  # A registry, a path, a tag and a digest.
+INDICES_MAX = 10_000_000
+INDEX_MAX = 10**9
+COUNT_MAX = 1_000_000  # Retries and losses.
+AFTER_MAX = 10_000
+SPAN_MS_MAX = 10 * 365 * 86_400_000  # Ten years: longer is a mistake.
+
+_encoder = msgspec.msgpack.Encoder()
+
+
+def admit(spec: JobSpec) -> None:
+    """Raise `BadValue` for what no client of ours would send."""
+    if job_id(spec.id) != spec.id:
+        raise _bad(spec.id, "id", "64 hex digits in lower case")
+    for what, text in (("name", spec.name), ("user", spec.user)):
+        if (
+            len(text) > NAME_CHARACTERS_MAX
+            or not text.isprintable()
+            or (what == "name" and not text)
+        ):
+            raise _bad(text, what, f"up to {NAME_CHARACTERS_MAX} printable characters")
+    if spec.work is None:
+        raise _bad(None, "work", "something to run")
+    for what, count in (("retries", spec.retries), ("losses_max", spec.losses_max)):
+        if not 0 <= count <= COUNT_MAX:
+            raise _bad(count, what, f"0 to {COUNT_MAX}")
+    if len(spec.after) > AFTER_MAX:
+        raise _bad(len(spec.after), "after", f"at most {AFTER_MAX} jobs")
+    _admit_work(spec.work)
+    if spec.array is not None:
+        _admit_array(spec.array)
+    _admit_size(spec)
+
+
+def _admit_work(work: Work) -> None:
+    if not work.argv or not work.argv[0]:
+        raise _bad(work.argv, "work.argv", "a command")
+    if not work.cwd.startswith("/"):
+        raise _bad(work.cwd, "work.cwd", "a path from / on")
+    if len(work.image) > IMAGE_CHARACTERS_MAX or not work.image.isprintable():
+        raise _bad(work.image, "work.image", f"up to {IMAGE_CHARACTERS_MAX} printable characters")
+    for what, span_ms in (("timeout_ms", work.timeout_ms), ("grace_ms", work.grace_ms)):
+        if not 0 <= span_ms <= SPAN_MS_MAX:
+            raise _bad(span_ms, f"work.{what}", f"0 to {SPAN_MS_MAX}")
+    for name, value in work.env.items():
+        if not name or "=" in name or "\0" in name or "\0" in value:
+            raise _bad(name, "work.env", "names without = and values without zero bytes")
+    if any("\0" in word for word in (work.cwd, *work.argv)):
+        raise _bad(work.argv, "work.argv", "words without zero bytes")
+
+
+def _admit_array(array: Array) -> None:
+    if not (0 <= array.start < array.stop <= INDEX_MAX + 1 and 1 <= array.step <= INDEX_MAX):
+        raise _bad((array.start, array.stop, array.step), "array", f"rising, 0 to {INDEX_MAX}")
+    if len(array.indices) > INDICES_MAX:
+        raise _bad(len(array.indices), "array", f"at most {INDICES_MAX} indices")
+    if not 0 <= array.width <= INDEX_MAX:
+        raise _bad(array.width, "array.width", f"0 to {INDEX_MAX}")
+
+
+def _admit_size(spec: JobSpec) -> None:
+    """Whatever was not looked at above can at least be stored."""
+    try:
+        size = len(_encoder.encode(spec))
+    except (OverflowError, UnicodeEncodeError) as problem:
+        raise _bad(str(problem), "the job", "numbers below 2^63 and valid text") from None
+    if size > SPEC_BYTES_MAX:
+        raise _bad(size, "the job", f"at most {SPEC_BYTES_MAX} bytes")
+
+
+def _bad(value: object, what: str, expected: str) -> BadValue:
+    return BadValue(value, expected=f"{what}: {expected}", remedy="See /openapi.json", field=what)

@@ -1,0 +1,242 @@
+"""From the table of routes to handlers: decode, call, encode.
+
+Lives here: one handler for each shape of route. Never here: the table (`wire.api`).
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route as StarletteRoute
+
+from distributed_grid.agent import Operations
+from distributed_grid.errors import BadValue, GridError
+from distributed_grid.web.admission import admit
+from distributed_grid.web.bodies import Room
+from distributed_grid.web.openapi import openapi_document
+from distributed_grid.web.problems import JSON, problem_response
+from distributed_grid.wire.api import (
+    JOBS_MAX,
+    ROUTES,
+    Down,
+    Event,
+    Nothing,
+    Route,
+    Submit,
+)
+from distributed_grid.wire.maps import FeedMap, OpenMap, TakeCalls
+
+MSGPACK = "application/msgpack"
+WAIT_MS_MAX = 3_600_000  # A client that waits longer asks again.
+
+_room = Room()
+
+Handler = Callable[[Operations, Request], Awaitable[Any]]
+
+
+def routes(operations: Operations) -> list[StarletteRoute]:
+    """Every route of the table, bound to the operations."""
+    return [
+        StarletteRoute(route.path, _endpoint(operations, route), methods=[route.method])
+        for route in ROUTES
+    ]
+
+
+def _endpoint(operations: Operations, route: Route) -> Callable[[Request], Awaitable[Response]]:
+    handle = HANDLERS[route.name]
+
+    async def endpoint(request: Request) -> Response:
+        try:
+            answer = await handle(operations, request)
+        except GridError as error:
+            return problem_response(error)
+        except ClientDisconnect:
+            return Response(status_code=499)
+        if isinstance(answer, Response):
+            return answer
+        if route.codec == "msgpack":
+            return Response(msgspec.msgpack.encode(answer), media_type=MSGPACK)
+        return Response(msgspec.json.encode(answer), media_type=JSON)
+
+    return endpoint
+
+
+async def _body(
+    request: Request, kind: type[Any], decode: Callable[..., Any] = msgspec.json.decode
+) -> Any:
+    data = await _room.read(request)
+    try:
+        return decode(data or b"{}", type=kind)
+    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError) as error:
+        raise BadValue(
+            str(error), expected=f"a {kind.__name__}", remedy="See /openapi.json"
+        ) from None
+
+
+def _number(request: Request, name: str, *, default: int, most: int, least: int = 0) -> int:
+    text = request.query_params.get(name, "")
+    if not text:
+        return default
+    digits = text.removeprefix("-")
+    if digits.isascii() and digits.isdigit() and len(digits) <= 18 and least <= int(text) <= most:
+        return int(text)
+    raise BadValue(text, expected=f"{name} from {least} to {most}", remedy="Check the query")
+
+
+async def _submit(operations: Operations, request: Request) -> Any:
+    wanted = await _body(request, Submit)
+    if len(wanted.jobs) > JOBS_MAX:
+        raise BadValue(
+            len(wanted.jobs),
+            expected=f"at most {JOBS_MAX} jobs",
+            remedy="Use an array, or several calls",
+        )
+    for spec in wanted.jobs:
+        admit(spec)
+    return await operations.submit(wanted.jobs)
+
+
+async def _jobs(operations: Operations, request: Request) -> Any:
+    query = request.query_params
+    return await operations.jobs(
+        state=query.get("state", ""),
+        name=query.get("name", ""),
+        user=query.get("user", ""),
+        limit=_number(request, "limit", default=100, most=JOBS_MAX),
+        before_ms=_number(request, "before_ms", default=0, most=10**15),
+    )
+
+
+async def _job(operations: Operations, request: Request) -> Any:
+    return await operations.job(request.path_params["job"])
+
+
+async def _wait(operations: Operations, request: Request) -> Any:
+    timeout_ms = _number(request, "timeout_ms", default=WAIT_MS_MAX, most=WAIT_MS_MAX)
+    return await operations.wait(request.path_params["job"], timeout_ms=timeout_ms)
+
+
+async def _cancel(operations: Operations, request: Request) -> Any:
+    return await operations.cancel(request.path_params["job"])
+
+
+async def _explain(operations: Operations, request: Request) -> Any:
+    return await operations.explain(request.path_params["job"])
+
+
+async def _logs(operations: Operations, request: Request) -> Any:
+    stream = request.query_params.get("stream", "stdout")
+    if stream not in ("stdout", "stderr"):
+        raise BadValue(stream, expected="stdout or stderr", remedy="Ask for one of them")
+    parts = operations.logs(
+        request.path_params["job"],
+        stream=stream,
+        index=_number(request, "index", default=-1, most=10**9, least=-1),
+        follow=request.query_params.get("follow", "") in ("1", "true"),
+        offset=_number(request, "offset", default=0, most=10**15),
+    )
+    return StreamingResponse(await _begun(parts), media_type="application/octet-stream")
+
+
+async def _events(operations: Operations, request: Request) -> Any:
+    events = operations.events(after=_number(request, "after", default=-1, most=10**15, least=-1))
+
+    async def lines() -> AsyncIterator[bytes]:
+        yield b": grid events\n\n"  # So that headers go out before the first event.
+        async for event in events:
+            yield _server_sent(event)
+
+    return StreamingResponse(lines(), media_type="text/event-stream")
+
+
+async def _open_map(operations: Operations, request: Request) -> Any:
+    wanted = await _body(request, OpenMap, msgspec.msgpack.decode)
+    admit(wanted.workers)
+    await operations.maps.open(wanted)
+    return Nothing()
+
+
+async def _feed_map(operations: Operations, request: Request) -> Any:
+    fed = await _body(request, FeedMap, msgspec.msgpack.decode)
+    return await operations.maps.feed(request.path_params["map"], fed)
+
+
+async def _take_calls(operations: Operations, request: Request) -> Any:
+    wanted = await _body(request, TakeCalls, msgspec.msgpack.decode)
+    return await operations.maps.take(request.path_params["map"], wanted)
+
+
+async def _hold_map(operations: Operations, request: Request) -> Any:
+    holding = operations.maps.hold(request.path_params["map"])
+    return StreamingResponse(await _begun(holding), media_type="application/octet-stream")
+
+
+async def _close_map(operations: Operations, request: Request) -> Any:
+    await operations.maps.close(request.path_params["map"])
+    return Nothing()
+
+
+async def _status(operations: Operations, _: Request) -> Any:
+    return await operations.status()
+
+
+async def _down(operations: Operations, request: Request) -> Any:
+    wanted = await _body(request, Down)
+    await operations.down(stop_jobs=wanted.stop_jobs)
+    return Nothing()
+
+
+async def _health(_: Operations, __: Request) -> Any:
+    return Nothing()
+
+
+async def _metrics(operations: Operations, _: Request) -> Any:
+    return Response(operations.metrics(), media_type="text/plain; version=0.0.4")
+
+
+async def _openapi(_: Operations, __: Request) -> Any:
+    return Response(openapi_document(), media_type=JSON)
+
+
+async def _begun(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The stream with its first part read, so that an error still becomes a problem."""
+    first = await anext(parts, b"")
+
+    async def whole() -> AsyncIterator[bytes]:
+        yield first
+        async for part in parts:
+            yield part
+
+    return whole()
+
+
+def _server_sent(event: Event) -> bytes:
+    return b"id: %d\nevent: %s\ndata: %s\n\n" % (
+        event.number,
+        event.name.encode(),
+        msgspec.json.encode(event),
+    )
+
+
+HANDLERS: dict[str, Handler] = {
+    "submit": _submit,
+    "jobs": _jobs,
+    "job": _job,
+    "wait": _wait,
+    "cancel": _cancel,
+    "explain": _explain,
+    "logs": _logs,
+    "open_map": _open_map,
+    "feed_map": _feed_map,
+    "take_calls": _take_calls,
+    "hold_map": _hold_map,
+    "close_map": _close_map,
+    "status": _status,
+    "events": _events,
+    "down": _down,
+    "health": _health,
+    "metrics": _metrics,
+    "openapi": _openapi,
+}
