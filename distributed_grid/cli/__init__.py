@@ -4,6 +4,7 @@ Lives here: the list of commands, the way errors become one line and an exit cod
 Never here: what a command does (its own file), how tables look (`render`).
 """
 
+import gc
 import importlib
 import os
 import sys
@@ -16,11 +17,26 @@ from distributed_grid.errors import GridError
 
 # name -> (module with a `command`, the line that `grid --help` shows without loading it)
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
+    "cancel": ("distributed_grid.cli.cancel", "End jobs, or take them out of the queue"),
+    "completion": ("distributed_grid.cli.completion", "Teach bash, zsh or fish our words"),
+    "config": ("distributed_grid.cli.config", "What is set, and whether a file is good"),
     "demo": ("distributed_grid.cli.demo", "Show Grid at work on this machine"),
+    "doctor": ("distributed_grid.cli.doctor", "What is missing on this machine, and how to get it"),
+    "down": ("distributed_grid.cli.down", "Stop the agent of this machine"),
+    "explain": ("distributed_grid.cli.explain", "Why a job waits, and what would help"),
+    "init": ("distributed_grid.cli.init", "Write a commented configuration"),
+    "job": ("distributed_grid.cli.job", "Everything that is known of one job"),
+    "jobs": ("distributed_grid.cli.jobs", "List jobs, newest first"),
+    "logs": ("distributed_grid.cli.logs", "What a job wrote"),
     "place": ("distributed_grid.cli.place", "What would run where, and why not elsewhere"),
     "probe": ("distributed_grid.cli.probe", "What this machine has, and what class it is"),
+    "run": ("distributed_grid.cli.run", "Run a command as a job"),
+    "status": ("distributed_grid.cli.status", "This node in one glance"),
+    "up": ("distributed_grid.cli.up", "Start the agent of this machine"),
     "version": ("distributed_grid.cli.version", "The version of Grid and of Python"),
+    "wait": ("distributed_grid.cli.wait", "Wait until jobs have ended"),
 }
+EXIT_INTERRUPTED: Final = 130  # Ctrl-C, as in a shell.
 
 
 class LazyGroup(click.Group):
@@ -34,7 +50,11 @@ class LazyGroup(click.Group):
         """The command of this name, imported now."""
         if cmd_name not in COMMANDS:
             return None
+        was_enabled = gc.isenabled()
+        gc.disable()  # Nothing dies while modules load; looking for it would cost milliseconds.
         command = importlib.import_module(COMMANDS[cmd_name][0]).command
+        if was_enabled:
+            gc.enable()
         assert isinstance(command, click.Command)
         return command
 
@@ -70,12 +90,43 @@ def grid(ctx: click.Context, log_level: str, log_format: str) -> None:
 
 def main() -> None:
     """Run `grid`; every error of ours is one line on stderr and an exit code."""
+    _open_standard_streams()
     try:
-        grid(prog_name="grid")
+        code = _exit_code()
+        sys.stdout.flush()
+    except OSError as error:
+        # The reader has gone (`grid place … | head`), or its disk is full: no traceback, and none
+        # at interpreter exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            click.echo(
+                f"grid: cannot write: {error.strerror}. Make room, or write elsewhere.", err=True
+            )
+        code = 1
+    gc.freeze()  # The memory goes back with the process: no need to look through it first.
+    sys.exit(code)
+
+
+def _open_standard_streams() -> None:
+    """What was closed (`>&-`) leads nowhere: else the next socket would take its number."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    sys.stdout = sys.stdout or open(1, "w")  # noqa: SIM115  (Python made it None)
+    sys.stderr = sys.stderr or open(2, "w")  # noqa: SIM115
+
+
+def _exit_code() -> int:
+    try:
+        code = grid(prog_name="grid", standalone_mode=False)
     except GridError as error:
         click.echo(f"grid: {error}", err=True)
-        sys.exit(error.exit_code)
-    except BrokenPipeError:
-        # The reader has gone (`grid place … | head`): no traceback, and none at interpreter exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+        return error.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.Abort:
+        return EXIT_INTERRUPTED
+    return code if isinstance(code, int) else 0

@@ -25,7 +25,7 @@ def talk() -> Console:
     return _console(stderr=True)
 
 
-def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> Table:
     """A table; a column whose name ends in '#' is a number and stands to the right."""
     made = Table(
         title=title, title_justify="left", title_style="bold", box=_box(), header_style="bold cyan"
@@ -33,7 +33,8 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> 
     for name in columns:
         made.add_column(name.removesuffix("#"), justify="right" if name.endswith("#") else "left")
     for row in rows:
-        made.add_row(*map(Text, row))  # Not str: a name such as [/x] is no markup.
+        # Not str: a name such as [/x] is no markup.
+        made.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
     return made
 
 

@@ -1,0 +1,125 @@
+"""`grid config`: what is set, where it came from, and whether a file is good.
+
+Lives here: options, JSON, tables. Never here: reading and merging (`config.settings`).
+"""
+
+import os
+from typing import Any
+
+import click
+import msgspec
+from click.core import ParameterSource
+
+from distributed_grid.config.settings import USED, Loaded, load_settings
+from distributed_grid.model import bytesize, duration
+from distributed_grid.model.home import locate
+from distributed_grid.model.settings import Origin
+
+_ROOT_FLAGS = {"log_level": "logging.level", "log_format": "logging.format"}
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """One value, as `grid config show --json` prints it."""
+
+    key: str
+    value: Any
+    origin: Origin
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What `grid config show --json` prints."""
+
+    file: str | None
+    settings: tuple[Shown, ...]
+    later: tuple[Shown, ...]  # Known and checked; used in a later version.
+    notes: tuple[str, ...]
+
+
+@click.group("config")
+def command() -> None:
+    """What is set, and whether a file is good."""
+
+
+@command.command("show")
+@click.option("--config", "file", metavar="FILE", help="Read this file, not the usual ones.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_context
+def show(ctx: click.Context, *, file: str | None, as_json: bool) -> None:
+    """Print each value with where it came from."""
+    report = _report(_loaded(ctx, file))
+    if as_json:
+        click.echo(msgspec.json.encode(report))
+        return
+    from distributed_grid.cli import render
+
+    out = render.out()
+    rows = [
+        (entry.key, _words(entry.value, USED[entry.key]), str(entry.origin))
+        for entry in report.settings
+    ]
+    out.print(render.table("Settings", ("Key", "Value", "From"), rows))
+    if report.later:
+        rows = [(entry.key, _words(entry.value), str(entry.origin)) for entry in report.later]
+        out.print(render.table("Read and checked; comes later", ("Key", "Value", "From"), rows))
+    _tell(report.notes)
+
+
+@command.command("check")
+@click.argument("file", required=False)
+@click.pass_context
+def check(ctx: click.Context, *, file: str | None) -> None:
+    """Tell whether FILE, or the file that would be used, is good."""
+    loaded = _loaded(ctx, file)
+    _tell(loaded.notes)
+    if loaded.file is None:
+        click.echo("no configuration file; the defaults count. Write one with: grid init")
+        return
+    used = sum(origin.source == "file" for origin in loaded.origins.values())
+    later = sum(entry.origin.source == "file" for entry in loaded.later)
+    click.echo(f"{loaded.file} is good: {used} settings, {later} more for later versions")
+
+
+def _loaded(ctx: click.Context, file: str | None) -> Loaded:
+    root = ctx.find_root()
+    flags = {
+        key: (f"--{name.replace('_', '-')}", root.params[name])
+        for name, key in _ROOT_FLAGS.items()
+        if root.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    }
+    user_home = os.path.expanduser("~")  # noqa: PTH111  (the word of a shell, and it never fails)
+    config_dir = locate(os.environ, user_home=user_home, data_dir="/").config
+    return load_settings(os.environ, file=file, config_dir=config_dir, flags=flags)
+
+
+def _report(loaded: Loaded) -> Report:
+    return Report(
+        file=loaded.file,
+        settings=tuple(
+            Shown(
+                key=key,
+                value=msgspec.to_builtins(getattr(loaded.settings, field)),
+                origin=loaded.origins[key],
+            )
+            for key, field in USED.items()
+        ),
+        later=tuple(
+            Shown(key=later.key, value=later.value, origin=later.origin) for later in loaded.later
+        ),
+        notes=loaded.notes,
+    )
+
+
+def _words(value: Any, field: str = "") -> str:
+    """A value as people write it."""
+    if value is None or value in ("", (), []):
+        return "-"
+    if field.endswith("_ms"):
+        return duration.text(value)
+    if "bytes" in field:
+        return bytesize.text(value)
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _tell(notes: tuple[str, ...]) -> None:
+    for note in notes:
+        click.echo(f"grid: {note}", err=True)

@@ -1,0 +1,41 @@
+"""`grid explain ID`: why a job is where it is, and what would help."""
+
+import click
+
+from distributed_grid.cli import text
+from distributed_grid.cli.agent import (
+    caller,
+    data_dir_option,
+    job_argument,
+    json_option,
+    print_json,
+)
+from distributed_grid.client import calls
+from distributed_grid.wire.api import Explanation
+
+
+@click.command("explain")
+@job_argument()
+@json_option
+@data_dir_option
+def command(*, word: str, as_json: bool, data_dir: str | None) -> None:
+    """Say why a job waits, or how it ended, and what would help."""
+    with caller(data_dir) as agent:
+        explanation = agent.run(calls.explain(word))
+    if as_json:
+        print_json(explanation)
+    else:
+        _show(explanation)
+
+
+def _show(explanation: Explanation) -> None:
+    click.echo(f"{explanation.state}: {explanation.summary}")
+    if explanation.position is not None:
+        click.echo(f"  place in the queue: {explanation.position}")
+    for what, wanted, free in explanation.shortfall:
+        has = f"{text.amount(what, free)} free"
+        click.echo(f"  {text.resource(what)}: wants {text.amount(what, wanted)}, {has}")
+    if explanation.waits_for:
+        click.echo(f"  waits for: {', '.join(explanation.waits_for)}")
+    for remedy in explanation.remedies:
+        click.echo(f"  what would help: {remedy}")

@@ -1,0 +1,98 @@
+"""`grid init`: a configuration to begin with, every key commented."""
+
+from pathlib import Path
+
+import click
+
+from distributed_grid.errors import BadInput
+
+SAMPLE = """\
+# The configuration of this node. Everything has a default: lines that begin with '#' show it.
+# Check this file with: grid config check
+# See every value, and where it came from, with: grid config show
+
+node:
+  # The name of this machine in lists. Default: its host name.
+  # name: workbench
+
+  # Labels that jobs may require or prefer.
+  labels: {}
+  #   zone: home
+  #   room: cellar
+
+  # Countable things that only you know of; jobs ask with --resource tpu=1.
+  resources: {}
+  #   tpu: 4
+  #   "licence:matlab": 2
+
+jobs:
+  # Kept of each output stream of a job; the newest stays.
+  # log_bytes: 64MiB
+
+  # From asking a job to end until it is killed.
+  # grace: 10s
+
+  # Finished jobs that can still be looked at.
+  # finished_max: 10000
+
+  # Jobs that may wait at once; an array counts as one.
+  # queue_max: 100000
+
+http:
+  # The largest request that the local API takes.
+  # request_bytes_max: 32MiB
+
+logging:
+  # debug, info, warning or error
+  level: info
+  # text or json
+  format: text
+
+# Hardware that is not there, for demos and tests. It is granted, never oversold, and marked.
+# pretend: {cpus: 16, memory: 64GiB, gpus: [{model: RTX4090, count: 2}]}
+
+# Lending to others. Read and checked; used in a later version.
+resource_sharing:
+  enabled: true
+  check_interval: 60  # seconds
+  offer_expiry: 300  # seconds
+  max_offers_per_node: 5
+  thresholds:
+    gpu_utilization_max: 20.0  # a GPU is lent below 20 % utilisation
+    gpu_memory_min_mb: 1024.0  # and with at least 1 GB of its memory free
+    memory_percent_max: 50.0  # memory is lent below 50 % in use
+    memory_min_gb: 2.0  # and with at least 2 GB free
+    cpu_percent_max: 30.0  # cores are lent below 30 % utilisation
+    cpu_min_cores: 1.0  # and with at least one free
+"""
+
+
+@click.command("init")
+@click.argument("file", default="cluster_config.yaml", type=click.Path(dir_okay=False))
+@click.option("--force", is_flag=True, help="Overwrite FILE without asking.")
+@click.pass_context
+def command(ctx: click.Context, *, file: str, force: bool) -> None:
+    """Write a commented configuration to FILE (cluster_config.yaml unless told)."""
+    path = Path(file)
+    if path.exists() and not force and not _may_overwrite(file):
+        click.echo(f"grid: {file} stays as it is; --force overwrites it", err=True)
+        ctx.exit(1)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(SAMPLE, encoding="utf-8")
+    except OSError as error:
+        raise BadInput(
+            file,
+            path="$",
+            problem=f"cannot be written: {error.strerror}",
+            remedy="Choose a place where you may write",
+        ) from None
+    click.echo(f"wrote {file}; check it with: grid config check {file}", err=True)
+
+
+def _may_overwrite(file: str) -> bool:
+    try:
+        return click.confirm(f"{file} exists. Overwrite it?", err=True)
+    except click.Abort:  # Nobody is there to answer.
+        click.echo(err=True)
+        return False

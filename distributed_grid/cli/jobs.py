@@ -1,0 +1,106 @@
+"""`grid jobs`: what there is, newest first.
+
+Lives here: filters, the table, watching. Never here: one job in full (`job`).
+"""
+
+import sys
+import time
+from typing import Any, Final, NoReturn
+
+import click
+
+from distributed_grid.cli import text
+from distributed_grid.cli.agent import caller, data_dir_option, json_option, print_json
+from distributed_grid.client import calls
+from distributed_grid.client.blocking import Caller
+from distributed_grid.model import milli
+from distributed_grid.wire.api import JOBS_MAX, Jobs, JobView
+
+STATES: Final = ("waiting", "running", "succeeded", "failed", "cancelled", "lost", "skipped")
+REFRESH_S: Final = 1.0
+_COLOURS: Final = {"running": "cyan", "succeeded": "green", "failed": "red", "lost": "red",
+                   "cancelled": "yellow", "skipped": "yellow"}  # fmt: skip
+
+
+@click.command("jobs")
+@click.option("--state", type=click.Choice(STATES), help="Only these.")
+@click.option("--name", metavar="NAME", help="Only of this name.")
+@click.option("--user", metavar="USER", help="Only of this user.")
+@click.option(
+    "--limit", type=click.IntRange(1, JOBS_MAX), default=50, show_default=True, help="At most."
+)
+@click.option("--watch", is_flag=True, help="Show it again each second, until Ctrl-C.")
+@json_option
+@data_dir_option
+def command(*, watch: bool, as_json: bool, data_dir: str | None, **filters: Any) -> None:
+    """List jobs, newest first."""
+    wanted: dict[str, Any] = {key: value or "" for key, value in filters.items()}
+    with caller(data_dir) as agent:
+        if watch:
+            _watch(agent, wanted, as_json=as_json)
+        page = agent.run(calls.jobs(**wanted))
+        _show(page, as_json=as_json)
+
+
+def _watch(agent: Caller, wanted: dict[str, Any], *, as_json: bool) -> NoReturn:
+    """For ever: again each second on a terminal, into a pipe only when something changed."""
+    if not as_json and sys.stdout.isatty():
+        from rich.live import Live
+
+        from distributed_grid.cli import render
+
+        with Live(console=render.out(), screen=False, auto_refresh=False) as live:
+            while True:
+                live.update(_table(agent.run(calls.jobs(**wanted))), refresh=True)
+                time.sleep(REFRESH_S)
+    before = None
+    while True:
+        page = agent.run(calls.jobs(**wanted))
+        if page != before:
+            _show(page, as_json=as_json)
+        before = page
+        time.sleep(REFRESH_S)
+
+
+def _show(page: Jobs, *, as_json: bool) -> None:
+    if as_json:
+        print_json(page.jobs)
+        return
+    if not page.jobs:
+        click.echo("grid: no jobs; start one with: grid run CMD", err=True)
+        return
+    from distributed_grid.cli import render
+
+    render.out().print(_table(page))
+    if page.more:
+        click.echo("grid: there are more; see --limit and the filters", err=True)
+
+
+def _table(page: Jobs) -> Any:
+    from distributed_grid.cli import render
+
+    columns = ["id", "name", "state", "exit#", "cores#", "submitted", "ran#", "command"]
+    return render.table("", columns, [_row(job) for job in page.jobs])
+
+
+def _row(job: JobView) -> list[Any]:
+    from rich.text import Text
+
+    colour = _COLOURS.get(job.state, "")
+    state = _progress(job) if job.array else job.state
+    return [
+        job.id[:12],
+        job.name,
+        Text(state, colour),
+        "" if job.exit_code is None else str(job.exit_code),
+        milli.text(job.cpu_milli),
+        text.moment(job.submitted_ms),
+        text.ran_for(job),
+        " ".join(job.argv)[:60],
+    ]
+
+
+def _progress(job: JobView) -> str:
+    assert job.array is not None
+    done = job.array.succeeded + job.array.failed + job.array.cancelled
+    return f"{job.state} {done}/{job.array.total}"

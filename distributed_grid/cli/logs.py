@@ -1,0 +1,56 @@
+"""`grid logs ID`: what a job wrote, byte for byte.
+
+Lives here: which stream, from where. Never here: keeping the output (the agent does).
+"""
+
+import click
+
+from distributed_grid.cli.agent import (
+    caller,
+    data_dir_option,
+    job_argument,
+    json_option,
+    print_json,
+)
+from distributed_grid.cli.foreground import STDOUT, write_all
+from distributed_grid.client import calls
+from distributed_grid.client.streams import Output
+
+
+@click.command("logs")
+@job_argument()
+@click.option("--follow", "-f", is_flag=True, help="Until the job has ended.")
+@click.option("--stderr", is_flag=True, help="What it wrote to stderr, instead of stdout.")
+@click.option("--index", type=click.IntRange(0, 10**9), metavar="N", help="Of an array.")
+@json_option
+@data_dir_option
+def command(
+    *,
+    word: str,
+    follow: bool,
+    stderr: bool,
+    index: int | None,
+    as_json: bool,
+    data_dir: str | None,
+) -> None:
+    """Print what a job wrote, byte for byte."""
+    stream = "stderr" if stderr else "stdout"
+    with caller(data_dir) as agent:
+        if not as_json:
+            for data in agent.stream(Output(word, stream=stream, index=index, follow=follow)):
+                write_all(STDOUT, data)
+            return
+        if follow:
+            agent.run(calls.wait(word))
+        job = agent.run(calls.job(word))
+        written = agent.run(calls.logs(f"id:{job.id}", stream=stream, index=index))
+    # Text is what JSON can carry; what is no UTF-8 shows as U+FFFD, and `bytes` tells the truth.
+    print_json(
+        {
+            "id": job.id,
+            "stream": stream,
+            "index": index,
+            "bytes": len(written),
+            "text": written.decode(errors="replace"),
+        }
+    )

@@ -1,0 +1,47 @@
+"""How a job ended, as an exit code and a sentence.
+
+Lives here: the codes of `run` and `wait`, once. Nothing heavy is imported.
+"""
+
+from typing import Final
+
+from distributed_grid.wire.api import ENDED, JobView
+
+EXIT_NOT_IN_TIME: Final = 124
+EXIT_GRID: Final = 125  # Grid failed, refused, cancelled, lost or skipped it.
+EXIT_INTERRUPTED: Final = 130
+
+
+def exit_code(job: JobView) -> int:
+    """The job's own code, as a shell would say it; 125 if it has none of its own."""
+    if job.state == "succeeded":
+        return 0
+    if job.state == "failed" and job.exit_code is not None:
+        return job.exit_code
+    return EXIT_GRID if job.state in ENDED else EXIT_NOT_IN_TIME
+
+
+def reason(job: JobView) -> str | None:
+    """Why it did not end well, if that was not its own doing; of an array always, what became."""
+    if job.array is not None and job.state in ("succeeded", "failed"):
+        return array_summary(job)
+    if job.state == "succeeded":
+        return None
+    code = exit_code(job)
+    if job.state == "failed" and code not in (124, EXIT_GRID, 126, 127) and code < 128:
+        return None
+    why = job.reason or f"it ended with {code}"
+    return f"job {job.name} ({job.id[:12]}) {job.state}: {why}"
+
+
+def array_summary(job: JobView) -> str:
+    """What became of an array, in a line."""
+    assert job.array is not None
+    array = job.array
+    parts = [f"{array.succeeded} of {array.total} succeeded"]
+    parts += [f"{array.failed} failed"] if array.failed else []
+    parts += [f"{array.cancelled} cancelled"] if array.cancelled else []
+    if array.failed_indices:
+        first = ", ".join(f"{index} (exit {code})" for index, code in array.failed_indices[:5])
+        parts.append(f"first failures: {first}")
+    return f"array {job.name} ({job.id[:12]}): {', '.join(parts)}"

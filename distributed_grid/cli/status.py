@@ -1,0 +1,55 @@
+"""`grid status`: this node in one glance."""
+
+import click
+
+from distributed_grid.cli import text
+from distributed_grid.cli.agent import caller, data_dir_option, json_option, print_json
+from distributed_grid.client import calls
+from distributed_grid.model import bytesize, milli
+from distributed_grid.wire.api import NodeStatus
+
+
+@click.command("status")
+@json_option
+@data_dir_option
+def command(*, as_json: bool, data_dir: str | None) -> None:
+    """Show this node: what it has, what is free, what runs."""
+    with caller(data_dir) as agent:
+        status = agent.run(calls.status())
+    if as_json:
+        print_json(status)
+    else:
+        _show(status)
+
+
+def _show(status: NodeStatus) -> None:
+    limits = ", ".join(f"{what} by {how}" for what, how in sorted(status.limits.items()))
+    up_for = text.span(status.since_ms, text.now_ms())
+    gpus = _free_of(status.gpus_free_milli, status.gpus_total * milli.WHOLE)
+    free, total = status.memory_bytes_free, status.memory_bytes_total
+    text.pairs(
+        [
+            ("node", f"{status.name}  {status.id[:12]}  {status.node_class}"),
+            ("up since", f"{text.moment(status.since_ms)} ({up_for})"),
+            ("agent", f"pid {status.pid}, keeper pid {status.keeper_pid}, Grid {status.version}"),
+            ("data", status.data_dir),
+            ("cores", _free_of(status.cpu_milli_free, status.cpu_milli_total)),
+            ("memory", f"{bytesize.text(free)} of {bytesize.text(total)} free"),
+            ("GPUs", gpus if status.gpus_total else ""),
+            ("jobs", f"{status.jobs_running} running, {status.jobs_waiting} waiting"),
+            ("limits", limits),
+            ("pretended", ", ".join(status.pretended)),
+        ]
+    )
+
+
+def _free_of(free_milli: int, total_milli: int) -> str:
+    return f"{milli.text(free_milli)} of {milli.text(total_milli)} free"
+
+
+def in_a_line(status: NodeStatus) -> str:
+    """The node in one line, for `grid up`."""
+    cores = _free_of(status.cpu_milli_free, status.cpu_milli_total)
+    memory = bytesize.text(status.memory_bytes_free)
+    jobs = f"{status.jobs_running} running, {status.jobs_waiting} waiting"
+    return f"{status.name}: {jobs}; {cores} cores, {memory} memory free"

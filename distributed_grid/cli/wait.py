@@ -1,0 +1,57 @@
+"""`grid wait ID…`: until jobs have ended, with the exit code of the job."""
+
+import click
+
+from distributed_grid.cli import foreground, outcome
+from distributed_grid.cli.agent import (
+    caller,
+    data_dir_option,
+    job_argument,
+    json_option,
+    print_json,
+)
+from distributed_grid.client import calls
+from distributed_grid.model import duration
+from distributed_grid.wire.api import ENDED, JobView
+
+
+@click.command("wait")
+@job_argument(many=True)
+@click.option("--timeout", metavar="SPAN", help="At most this long, all together; then 124.")
+@json_option
+@data_dir_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    *,
+    words: tuple[str, ...],
+    timeout: str | None,
+    as_json: bool,
+    data_dir: str | None,
+) -> None:
+    """Wait until jobs have ended.
+
+    Exits with the code of the job; of several with 0 if all ended well, else with the first that
+    did not. 124 also if the time is over, 125 if Grid cancelled, lost or skipped a job.
+    """
+    from time import monotonic
+
+    deadline = None if timeout is None else monotonic() + duration.parse(timeout) / 1_000
+    views: list[JobView] = []
+    with caller(data_dir) as agent:
+        # First all of them, so that a wrong word is told now and not in an hour.
+        ids = [agent.run(calls.job(word)).id for word in words]
+        for job in ids:
+            left = None if deadline is None else max(int((deadline - monotonic()) * 1_000), 1)
+            views.append(agent.run(calls.wait(f"id:{job}", timeout_ms=left)))
+    if as_json:
+        print_json(views[0] if len(views) == 1 else views)
+    codes = [_told(view) for view in views]
+    ctx.exit(next((code for code in codes if code), 0))
+
+
+def _told(view: JobView) -> int:
+    if view.state not in ENDED:
+        click.echo(f"grid: job {view.name} ({view.id[:12]}) is still {view.state}", err=True)
+        return outcome.EXIT_NOT_IN_TIME
+    return foreground.finish(view)

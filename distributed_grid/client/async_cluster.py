@@ -1,0 +1,241 @@
+"""A cluster and its jobs for asyncio programs: the twin of `cluster`, awaited.
+
+Lives here: the async face. Any number of tasks may share one.
+"""
+
+import os
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
+from types import TracebackType
+from typing import Any, Literal, ParamSpec, Self, TypeVar, Unpack, overload
+
+from distributed_grid.client import calls
+from distributed_grid.client.async_map_results import AsyncMapResults, AsyncPools
+from distributed_grid.client.awaiting import AsyncCaller
+from distributed_grid.client.blocking import ANSWER_S
+from distributed_grid.client.cluster import JobHandle, OutputName, socket_path
+from distributed_grid.client.map_workers import (
+    Applied,
+    WorkerPool,
+    WorkerWishes,
+    worker_key,
+    worker_spec,
+)
+from distributed_grid.client.mapping import Mapping, plan_of
+from distributed_grid.client.specification import Command, Wishes, specification
+from distributed_grid.client.streams import Events, Output
+from distributed_grid.model import duration
+from distributed_grid.model.ids import JobId
+from distributed_grid.wire.api import Event, Explanation, JobState, JobView, NodeStatus
+
+P = ParamSpec("P")
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class AsyncJobHandle:
+    """A submitted job."""
+
+    def __init__(self, cluster: "AsyncCluster", job_id: JobId, name: str) -> None:
+        self.id = job_id
+        self.name = name
+        self._cluster = cluster
+
+    async def state(self) -> JobState:
+        """Where it is now."""
+        return (await self.view()).state
+
+    async def view(self) -> JobView:
+        """Everything that is known of it now."""
+        return await self._cluster.job(self)
+
+    async def wait(self, timeout: float | str | None = None) -> JobView:  # noqa: ASYNC109
+        """The job once it has ended; raises NotEnded, a TimeoutError, if that takes too long."""
+        return await self._cluster.wait(self, timeout=timeout)
+
+    async def cancel(self) -> JobView:
+        """Cancel it."""
+        return await self._cluster.cancel(self)
+
+    async def logs(self, stream: OutputName = "stdout", *, index: int | None = None) -> bytes:
+        """What it has written so far."""
+        return await self._cluster.logs(self, stream, index=index)
+
+    def follow(
+        self, stream: OutputName = "stdout", *, index: int | None = None
+    ) -> AsyncIterator[bytes]:
+        """What it writes, as it writes it, until it has ended."""
+        return self._cluster.follow(self, stream, index=index)
+
+    async def explain(self) -> Explanation:
+        """Why it is where it is."""
+        return await self._cluster.explain(self)
+
+    def __repr__(self) -> str:
+        return f"<AsyncJobHandle {self.name} {self.id[:12]}>"
+
+
+Job = AsyncJobHandle | JobHandle | JobView | str
+
+
+class AsyncCluster:
+    """The way to the agent of this machine."""
+
+    def __init__(self, socket: str, *, answer_s: float = ANSWER_S) -> None:
+        self._caller = AsyncCaller(socket, answer_s=answer_s)
+        self._pools = AsyncPools(self._caller)
+
+    @property
+    def socket(self) -> str:
+        """The socket of the agent."""
+        return self._caller.path
+
+    async def submit(
+        self, command: Command, *, after: Iterable[Job] | Job = (), **wishes: Unpack[Wishes]
+    ) -> AsyncJobHandle:
+        """Submit a job: a list is executed as it is, a string runs under `/bin/sh -c`.
+
+        `after` names jobs to wait for, each ended well unless `:any` or `:failed` follows. It is
+        durable when this returns.
+        """
+        if isinstance(after, str | AsyncJobHandle | JobHandle | JobView):
+            after = (after,)
+        words = [calls.job_word(job) for job in after]
+        waits_for = await self._caller.run(calls.resolved(words))
+        spec = specification(command, wishes, after=waits_for)
+        await self._caller.run(calls.submit([spec]))
+        return AsyncJobHandle(self, spec.id, spec.name)
+
+    async def job(self, job: Job) -> JobView:
+        """One job, by handle, id, name or prefix."""
+        return await self._caller.run(calls.job(calls.job_word(job)))
+
+    async def jobs(
+        self, *, state: str = "", name: str = "", user: str = "", limit: int = 100
+    ) -> tuple[JobView, ...]:
+        """Jobs, newest first."""
+        page = await self._caller.run(calls.jobs(state=state, name=name, user=user, limit=limit))
+        return page.jobs
+
+    async def wait(
+        self,
+        job: Job,
+        *,
+        timeout: float | str | None = None,  # noqa: ASYNC109
+    ) -> JobView:
+        """A job once it has ended; raises NotEnded, a TimeoutError, if that takes too long."""
+        timeout_ms = None if timeout is None else duration.parse(timeout)
+        return await self._caller.run(calls.ended(calls.job_word(job), timeout_ms=timeout_ms))
+
+    async def cancel(self, job: Job) -> JobView:
+        """Cancel a job."""
+        return await self._caller.run(calls.cancel(calls.job_word(job)))
+
+    async def logs(
+        self, job: Job, stream: OutputName = "stdout", *, index: int | None = None
+    ) -> bytes:
+        """What a job has written so far."""
+        return await self._caller.run(calls.logs(calls.job_word(job), stream=stream, index=index))
+
+    def follow(
+        self, job: Job, stream: OutputName = "stdout", *, index: int | None = None
+    ) -> AsyncIterator[bytes]:
+        """What a job writes, as it writes it, until it has ended."""
+        return self._caller.stream(Output(calls.job_word(job), stream=stream, index=index))
+
+    async def explain(self, job: Job) -> Explanation:
+        """Why a job is where it is, and what would help."""
+        return await self._caller.run(calls.explain(calls.job_word(job)))
+
+    async def status(self) -> NodeStatus:
+        """This node in one glance."""
+        return await self._caller.run(calls.status())
+
+    def events(self, *, after: int | None = None) -> AsyncIterator[Event]:
+        """Events with a higher number than this, then those to come, without end."""
+        return self._caller.stream(Events(after=after))
+
+    @overload
+    def map(
+        self,
+        function: Callable[[T], R],
+        items: Iterable[T] | AsyncIterable[T],
+        *,
+        ordered: Literal[True] = ...,
+        workers: int | None = ...,
+        retries: int = ...,
+        chunk: int | None = ...,
+        return_exceptions: bool = ...,
+        **wishes: Unpack[WorkerWishes],
+    ) -> AsyncMapResults[R]: ...
+
+    @overload
+    def map(
+        self,
+        function: Callable[[T], R],
+        items: Iterable[T] | AsyncIterable[T],
+        *,
+        ordered: Literal[False],
+        workers: int | None = ...,
+        retries: int = ...,
+        chunk: int | None = ...,
+        return_exceptions: bool = ...,
+        **wishes: Unpack[WorkerWishes],
+    ) -> AsyncMapResults[tuple[int, R]]: ...
+
+    def map(  # Each is a word of its own.
+        self,
+        function: Callable[[T], R],
+        items: Iterable[T] | AsyncIterable[T],
+        *,
+        ordered: bool = True,
+        workers: int | None = None,
+        retries: int = 1,
+        chunk: int | None = None,
+        return_exceptions: bool = False,
+        **wishes: Unpack[WorkerWishes],
+    ) -> AsyncMapResults[Any]:
+        """The results of a function for many items, run by worker processes.
+
+        In the order of the items; with `ordered=False` as pairs `(index, result)` as they come.
+        Items may be a generator of any length: only some are on their way at a time. `cpus`,
+        `memory` and the like are for each worker. An exception of a call is raised where its result
+        would be (`return_exceptions=True`: given instead), the worker's traceback as its cause. A
+        call whose worker died is run again `retries` times. `chunk` fixes how many calls a worker
+        takes at once.
+        """
+        plan = plan_of(items, ordered=ordered, workers=workers, retries=retries, chunk=chunk)
+        spec = worker_spec(function, wishes, socket=self.socket)
+        held = self._pools.take(worker_key(spec), lambda: WorkerPool(spec))
+        mapping = Mapping(held.pool, function, plan=plan, name=spec.name)
+        return AsyncMapResults(
+            self._pools, held, mapping, items, return_exceptions=return_exceptions
+        )
+
+    async def call(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """One call in a worker process of one core; use `map` for many, or for other workers."""
+        applied = Applied(function)
+        [result] = [found async for found in self.map(applied, [(args, kwargs)], workers=1)]
+        return result  # type: ignore[no-any-return]
+
+    async def close(self) -> None:
+        """Hang up; jobs go on, maps end."""
+        await self._pools.close()
+        await self._caller.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+def connect_async(
+    socket: str | os.PathLike[str] | None = None, *, answer_s: float = ANSWER_S
+) -> AsyncCluster:
+    """The cluster behind the agent of this machine, or behind the socket given, for asyncio."""
+    return AsyncCluster(socket_path(socket), answer_s=answer_s)

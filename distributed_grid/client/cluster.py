@@ -1,0 +1,244 @@
+"""A cluster and its jobs, as Python programs hold them.
+
+Lives here: the blocking face. Its asyncio twin is `async_cluster`.
+
+    with distributed_grid.connect() as cluster:
+        job = cluster.submit("python train.py", gpus=1)
+        print(job.wait().exit_code)
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from types import TracebackType
+from typing import Any, Literal, ParamSpec, Self, TypeVar, Unpack, overload
+
+from distributed_grid.client import calls, door
+from distributed_grid.client.blocking import ANSWER_S, Caller
+from distributed_grid.client.map_results import MapResults, Pools
+from distributed_grid.client.map_workers import (
+    Applied,
+    WorkerPool,
+    WorkerWishes,
+    worker_key,
+    worker_spec,
+)
+from distributed_grid.client.mapping import Mapping, plan_of
+from distributed_grid.client.specification import Command, Wishes, specification
+from distributed_grid.client.streams import Events, Output
+from distributed_grid.model import duration
+from distributed_grid.model.ids import JobId
+from distributed_grid.wire.api import Event, Explanation, JobState, JobView, NodeStatus
+
+P = ParamSpec("P")
+T = TypeVar("T")
+R = TypeVar("R")
+
+OutputName = Literal["stdout", "stderr"]
+
+
+class JobHandle:
+    """A submitted job."""
+
+    def __init__(self, cluster: "Cluster", job_id: JobId, name: str) -> None:
+        self.id = job_id
+        self.name = name
+        self._cluster = cluster
+
+    @property
+    def state(self) -> JobState:
+        """Where it is now."""
+        return self.view().state
+
+    def view(self) -> JobView:
+        """Everything that is known of it now."""
+        return self._cluster.job(self)
+
+    def wait(self, timeout: float | str | None = None) -> JobView:
+        """The job once it has ended; raises NotEnded, a TimeoutError, if that takes too long."""
+        return self._cluster.wait(self, timeout=timeout)
+
+    def cancel(self) -> JobView:
+        """Cancel it."""
+        return self._cluster.cancel(self)
+
+    def logs(self, stream: OutputName = "stdout", *, index: int | None = None) -> bytes:
+        """What it has written so far."""
+        return self._cluster.logs(self, stream, index=index)
+
+    def follow(self, stream: OutputName = "stdout", *, index: int | None = None) -> Iterator[bytes]:
+        """What it writes, as it writes it, until it has ended."""
+        return self._cluster.follow(self, stream, index=index)
+
+    def explain(self) -> Explanation:
+        """Why it is where it is."""
+        return self._cluster.explain(self)
+
+    def __repr__(self) -> str:
+        return f"<JobHandle {self.name} {self.id[:12]}>"
+
+
+Job = JobHandle | JobView | str  # A handle, a view, or a word: id, name, prefix.
+
+
+class Cluster:
+    """The way to the agent of this machine. One thread at a time."""
+
+    def __init__(self, socket: str, *, answer_s: float = ANSWER_S) -> None:
+        self._caller = Caller(socket, answer_s=answer_s)
+        self._pools = Pools(self._caller)
+
+    @property
+    def socket(self) -> str:
+        """The socket of the agent."""
+        return self._caller.path
+
+    def submit(
+        self, command: Command, *, after: Iterable[Job] | Job = (), **wishes: Unpack[Wishes]
+    ) -> JobHandle:
+        """Submit a job: a list is executed as it is, a string runs under `/bin/sh -c`.
+
+        `after` names jobs to wait for, each ended well unless `:any` or `:failed` follows. It is
+        durable when this returns.
+        """
+        waits_for = self._caller.run(calls.resolved(after_words(after)))
+        spec = specification(command, wishes, after=waits_for)
+        self._caller.run(calls.submit([spec]))
+        return JobHandle(self, spec.id, spec.name)
+
+    def job(self, job: Job) -> JobView:
+        """One job, by handle, id, name or prefix."""
+        return self._caller.run(calls.job(calls.job_word(job)))
+
+    def jobs(
+        self, *, state: str = "", name: str = "", user: str = "", limit: int = 100
+    ) -> tuple[JobView, ...]:
+        """Jobs, newest first."""
+        return self._caller.run(calls.jobs(state=state, name=name, user=user, limit=limit)).jobs
+
+    def wait(self, job: Job, *, timeout: float | str | None = None) -> JobView:
+        """A job once it has ended; raises NotEnded, a TimeoutError, if that takes too long."""
+        timeout_ms = None if timeout is None else duration.parse(timeout)
+        return self._caller.run(calls.ended(calls.job_word(job), timeout_ms=timeout_ms))
+
+    def cancel(self, job: Job) -> JobView:
+        """Cancel a job."""
+        return self._caller.run(calls.cancel(calls.job_word(job)))
+
+    def logs(self, job: Job, stream: OutputName = "stdout", *, index: int | None = None) -> bytes:
+        """What a job has written so far."""
+        return self._caller.run(calls.logs(calls.job_word(job), stream=stream, index=index))
+
+    def follow(
+        self, job: Job, stream: OutputName = "stdout", *, index: int | None = None
+    ) -> Iterator[bytes]:
+        """What a job writes, as it writes it, until it has ended."""
+        return self._caller.stream(Output(calls.job_word(job), stream=stream, index=index))
+
+    def explain(self, job: Job) -> Explanation:
+        """Why a job is where it is, and what would help."""
+        return self._caller.run(calls.explain(calls.job_word(job)))
+
+    def status(self) -> NodeStatus:
+        """This node in one glance."""
+        return self._caller.run(calls.status())
+
+    def events(self, *, after: int | None = None) -> Iterator[Event]:
+        """Events with a higher number than this, then those to come, without end."""
+        return self._caller.stream(Events(after=after))
+
+    @overload
+    def map(
+        self,
+        function: Callable[[T], R],
+        items: Iterable[T],
+        *,
+        ordered: Literal[True] = ...,
+        workers: int | None = ...,
+        retries: int = ...,
+        chunk: int | None = ...,
+        return_exceptions: bool = ...,
+        **wishes: Unpack[WorkerWishes],
+    ) -> MapResults[R]: ...
+
+    @overload
+    def map(
+        self,
+        function: Callable[[T], R],
+        items: Iterable[T],
+        *,
+        ordered: Literal[False],
+        workers: int | None = ...,
+        retries: int = ...,
+        chunk: int | None = ...,
+        return_exceptions: bool = ...,
+        **wishes: Unpack[WorkerWishes],
+    ) -> MapResults[tuple[int, R]]: ...
+
+    def map(  # Each is a word of its own.
+        self,
+        function: Callable[[T], R],
+        items: Iterable[T],
+        *,
+        ordered: bool = True,
+        workers: int | None = None,
+        retries: int = 1,
+        chunk: int | None = None,
+        return_exceptions: bool = False,
+        **wishes: Unpack[WorkerWishes],
+    ) -> MapResults[Any]:
+        """The results of a function for many items, run by worker processes.
+
+        In the order of the items; with `ordered=False` as pairs `(index, result)` as they come.
+        Items may be a generator of any length: only some are on their way at a time. `cpus`,
+        `memory` and the like are for each worker. An exception of a call is raised where its result
+        would be (`return_exceptions=True`: given instead), the worker's traceback as its cause. A
+        call whose worker died is run again `retries` times. `chunk` fixes how many calls a worker
+        takes at once.
+        """
+        plan = plan_of(items, ordered=ordered, workers=workers, retries=retries, chunk=chunk)
+        spec = worker_spec(function, wishes, socket=self.socket)
+        held = self._pools.take(worker_key(spec), lambda: WorkerPool(spec))
+        mapping = Mapping(held.pool, function, plan=plan, name=spec.name)
+        return MapResults(self._pools, held, mapping, items, return_exceptions=return_exceptions)
+
+    def call(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """One call in a worker process of one core; use `map` for many, or for other workers."""
+        applied = Applied(function)
+        [result] = self.map(applied, [(args, kwargs)], workers=1)
+        return result  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        """Hang up; jobs go on, maps end."""
+        self._pools.close()
+        self._caller.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def connect(socket: str | os.PathLike[str] | None = None, *, answer_s: float = ANSWER_S) -> Cluster:
+    """The cluster behind the agent of this machine, or behind the socket given.
+
+    `answer_s` is how long an answer may take. Nothing is sent before the first question.
+    """
+    return Cluster(socket_path(socket), answer_s=answer_s)
+
+
+def socket_path(told: str | os.PathLike[str] | None) -> str:
+    """The socket given, or the usual one."""
+    return door.home_of(None).socket if told is None else os.fspath(told)
+
+
+def after_words(after: Iterable[Job] | Job) -> list[str]:
+    """What a job comes after, as words."""
+    if isinstance(after, str | JobHandle | JobView):
+        after = (after,)
+    return [calls.job_word(job) for job in after]
