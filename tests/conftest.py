@@ -5,6 +5,8 @@ Never here: builders of nodes and jobs (beside the tests that use them), fakes, 
 Invariant: a test sees a home of its own; nothing of the person who runs it leaks in.
 """
 
+import asyncio
+import inspect
 import os
 import subprocess
 import sys
@@ -164,3 +166,17 @@ def _write_report(target: Path, items: Sequence[pytest.Item]) -> None:
             }
         )
     target.write_text(json.dumps(tests), encoding="utf-8")
+
+
+ASYNC_TEST_S_MAX = 30
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """A test that is a coroutine gets an event loop of its own, for a bounded time."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = pyfuncitem._fixtureinfo.argnames
+    call = pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names})
+    asyncio.run(asyncio.wait_for(call, ASYNC_TEST_S_MAX))
+    return True

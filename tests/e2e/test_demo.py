@@ -23,10 +23,23 @@ def test_make_demo_profiles_places_and_explains():
         assert policy in done.stdout
     assert "fits on none of 1000 nodes" in done.stdout
     assert "closest to fitting" in done.stdout
+    assert "killed with SIGKILL" in done.stdout
+    assert "1000/1000" in done.stdout
+    assert "killed: used more than 64 MiB" in done.stdout
+    assert "map: 2,000 calls" in done.stdout
+
+
+@pytest.mark.slow
+def test_the_demo_leaves_nothing_behind(grid, tmp_path):
+    done = grid("demo", "--only", "jobs", env={"TMPDIR": str(tmp_path)}, timeout_s=120)
+
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("grid-demo")] == []
+    assert "the agent is down" in done.stdout
 
 
 def test_the_demo_says_when_every_job_found_a_node(grid):
-    done = grid("demo", "--nodes", "50", "--jobs", "1", "--seed", "4")
+    done = grid("demo", "--only", "fleet", "--nodes", "50", "--jobs", "1", "--seed", "4")
 
     assert done.returncode == 0, done.stderr
     assert "every job found a node" in done.stdout
@@ -34,7 +47,8 @@ def test_the_demo_says_when_every_job_found_a_node(grid):
 
 def test_the_demo_is_the_same_for_the_same_seed(grid):
     def placed(seed: str) -> list[list[str]]:
-        lines = grid("demo", "--nodes", "80", "--jobs", "20", "--seed", seed).stdout.splitlines()
+        words = ("demo", "--only", "fleet", "--nodes", "80", "--jobs", "20", "--seed", seed)
+        lines = grid(*words).stdout.splitlines()
         rows = [line.replace("|", " ").split() for line in lines]
         return [row[:-1] for row in rows if row and row[0] in ("BestFit", "Spread")]
 

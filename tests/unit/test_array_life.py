@@ -1,0 +1,173 @@
+"""What happens to the indices of arrays, without a process."""
+
+from distributed_grid.kernel.chunks import chunk_size, smoothed_us
+from distributed_grid.kernel.jobs import ATTEMPTS_KEPT, STORY_LINES_MAX, Job
+from distributed_grid.kernel.node import Reports
+from distributed_grid.model.job import Array
+from distributed_grid.wire.keeper import Ended, Run, Started, Usage
+from tests.node_world import World, a_job
+
+
+def test_an_array_runs_every_index_once_and_succeeds():
+    world = World()
+    array = a_job("array", array=Array(start=0, stop=50))
+    world.submit(array)
+    world.drain()
+
+    seen = [i for m in world.keeper.told if isinstance(m, Run) for i in m.indices]
+    assert sorted(seen) == list(range(50))
+    assert world.state(array) == "succeeded"
+
+
+def test_an_array_never_runs_wider_than_it_may():
+    world = World()
+    array = a_job("array", array=Array(start=0, stop=20, width=2))
+
+    world.submit(array)
+
+    assert len(world.keeper.runs) == 2
+
+
+def test_a_failed_index_fails_the_array_and_its_code_is_kept():
+    world = World()
+    array = a_job("array", array=Array(start=10, stop=13, width=1))
+    world.submit(array)
+    world.end(array, 7)
+    world.drain()
+
+    assert world.state(array) == "failed"
+    assert world.job(array).exit_code == 1
+    assert world.job(array).progress.codes == {0: 7}
+
+
+def test_retries_of_an_array_are_per_index():
+    world = World()
+    array = a_job("array", retries=1, array=Array(start=0, stop=2, width=1))
+    world.submit(array)
+    world.end(array, 1)
+    world.drain()
+
+    assert world.state(array) == "succeeded"
+    assert world.job(array).progress.tries == {0: 1}
+
+
+def test_an_index_that_is_lost_too_often_fails_alone():
+    world = World()
+    array = a_job("array", losses_max=0, array=Array(start=0, stop=3, width=1))
+    world.submit(array)
+    world.pump()
+    world.keeper.die()
+    world.start_agent()
+    world.drain()
+
+    progress = world.job(array).progress
+    assert world.state(array) == "failed"
+    assert progress.codes == {0: 125}
+    assert progress.count(2) == 2
+
+
+def test_cancelling_an_array_stops_what_runs_and_forgets_the_rest():
+    world = World()
+    array = a_job("array", array=Array(start=0, stop=30, width=1))
+    world.submit(array)
+    world.cancel(array)
+    world.end(array)
+
+    assert world.state(array) == "cancelled"
+    assert world.job(array).progress.count(0) == 0
+
+
+def test_reports_about_strangers_are_ignored():
+    world = World()
+    array = a_job("array", array=Array(start=0, stop=4, width=1))
+    world.submit(array)
+    world.pump()
+    attempt = world.job(array).live_attempts[0].lease
+    strange = Started(number=98, attempt="stranger", pid=1, at_ms=1)
+    repeated = Ended(
+        number=99,
+        attempt=attempt,
+        index=0,
+        how="exited",
+        code=0,
+        started_ms=1,
+        ended_ms=2,
+        usage=Usage(),
+        is_last=False,
+    )
+
+    world.step(Reports(now_ms=1, reports=(strange, repeated, repeated)))
+
+    assert world.job(array).progress.count(2) == 1
+
+
+def test_a_story_and_the_attempts_are_bounded_and_keep_how_it_began():
+    job = Job(spec=a_job("one"), submitted_ms=1)
+    job.tell(0, "submitted")
+    for number in range(STORY_LINES_MAX + 50):
+        job.tell(number, "again")
+
+    assert len(job.story) == STORY_LINES_MAX
+    assert job.story[0].what == "submitted"
+
+    world = World()
+    array = a_job("array", array=Array(start=0, stop=4_000, width=1))
+    world.submit(array)
+    world.drain()
+    assert len(world.job(array).attempts) <= ATTEMPTS_KEPT
+
+
+def test_chunks_grow_for_short_work_and_shrink_towards_the_end():
+    assert chunk_size(pending=10_000, slots=2, mean_us=0) == 4
+    assert chunk_size(pending=10_000, slots=2, mean_us=1_000) == 256
+    assert chunk_size(pending=10_000, slots=2, mean_us=10_000_000) == 1
+    assert chunk_size(pending=10, slots=2, mean_us=1_000) == 3
+    assert chunk_size(pending=1, slots=8, mean_us=1) == 1
+    assert smoothed_us(0, 80) == 80
+    assert smoothed_us(80, 160) == 90
+
+
+def test_what_an_array_reported_is_acknowledged_only_when_it_is_saved():
+    world = World()
+    array = a_job("array", array=Array(start=0, stop=200, width=1))
+    world.submit(array)
+    while len(world.job(array).live_attempts[0].indices) < 3:
+        world.end(array)
+    first = world.job(array).live_attempts[0]
+    world.keeper.end_one(first.lease, 0)
+    world.pump_once()
+
+    assert world.keeper.unacknowledged, "the keeper must be able to repeat it"
+    world.start_agent()
+    assert world.job(array).progress.count(2) >= 1
+    world.drain()
+    ran = [i for m in world.keeper.told if isinstance(m, Run) for i in m.indices]
+    assert sorted(ran) == list(range(200)), "nothing ran twice"
+
+
+def test_the_try_of_an_index_is_told_to_its_process():
+    world = World()
+    array = a_job("array", retries=1, array=Array(start=0, stop=2, width=1))
+    world.submit(array)
+    world.end(array, 1)
+    world.drain()
+
+    tries = [
+        (index, message.env["GRID_ATTEMPT"])
+        for message in world.keeper.told
+        if isinstance(message, Run)
+        for index in message.indices
+    ]
+    assert sorted(tries) == [(0, "1"), (0, "2"), (1, "1")]
+
+
+def test_a_stop_that_nobody_asked_for_is_no_failure_of_an_index():
+    world = World()
+    array = a_job("array", array=Array(start=0, stop=2, width=1))
+    world.submit(array)
+    world.pump()
+    world.keeper.stopped.add(world.job(array).live_attempts[0].lease)
+    world.end(array)
+    world.drain()
+
+    assert world.state(array) == "succeeded"
