@@ -1,0 +1,1 @@
+"""Programs that do the same work under other systems; run by their own Python, print JSON."""

@@ -1,0 +1,34 @@
+"""The Python in which the peers live: a virtual environment outside of the checkout, made once."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("ray==2.60.0", "distributed==2026.8.0", "hyperqueue==0.27.0")
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def peers_python() -> Path:
+    """Their Python; installs the peers if they are not there yet."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = cache / "distributed-grid" / "peers"
+    stamp = folder / "installed"
+    if not stamp.exists() or stamp.read_text() != "\n".join(PACKAGES):
+        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+        pip = [str(folder / "bin" / "pip"), "install", "--quiet", *PACKAGES]
+        subprocess.run(pip, check=True)
+        stamp.write_text("\n".join(PACKAGES))
+    return folder / "bin" / "python"
+
+
+def run_peer(name: str, *numbers: int) -> dict[str, Any]:
+    """What a peer measured; an error is a result too."""
+    argv = [str(peers_python()), "-m", f"benchmarks.peers.{name}_jobs", *map(str, numbers)]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    if done.returncode != 0:
+        return {"error": done.stderr.strip().splitlines()[-1:]}
+    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return found
