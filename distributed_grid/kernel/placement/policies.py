@@ -7,12 +7,11 @@ Invariant: every part is an integer of 0 or more and below WISH_UNIT in sum; low
 
 from distributed_grid.kernel.placement.rules import Policy
 from distributed_grid.kernel.placement.view import (
-    GPU_WORTH,
     MEMORY_SHIFT,
     POWER_UNKNOWN,
-    STORAGE_SHIFT,
     Number,
     View,
+    worth,
 )
 from distributed_grid.model.job import JobSpec
 from distributed_grid.model.resources import Request
@@ -92,12 +91,8 @@ POLICIES = tuple(
 
 
 def _worth(request: Request) -> int:
-    return (
-        request.cpu_milli
-        + (request.memory_bytes >> MEMORY_SHIFT)
-        + (request.storage_bytes >> STORAGE_SHIFT)
-        + (request.gpus.milli if request.gpus else 0) * GPU_WORTH
-    )
+    # By the rule that values what is free: else waste could be negative.
+    return worth(request, request.gpus.milli if request.gpus else 0)
 
 
 def _load_milli(request: Request, view: View) -> Number:

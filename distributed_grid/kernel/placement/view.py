@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from distributed_grid.model.gpus import GpuRequest
 from distributed_grid.model.node import NodeRecord
-from distributed_grid.model.resources import Resources
+from distributed_grid.model.resources import Request, Resources
 
 Number: TypeAlias = Any  # An int for one node, an int64 array for many.
 Truth: TypeAlias = Any  # A bool for one node, a bool array for many.
@@ -146,12 +146,12 @@ def truths_of(record: NodeRecord) -> list[bool]:
     ]
 
 
-def worth(resources: Resources, gpu_milli: int) -> int:
+def worth(amounts: Resources | Request, gpu_milli: int) -> int:
     """Amounts of different kinds as one number of milli-cores."""
     return (
-        resources.cpu_milli
-        + (resources.memory_bytes >> MEMORY_SHIFT)
-        + (resources.storage_bytes >> STORAGE_SHIFT)
+        amounts.cpu_milli
+        + (amounts.memory_bytes >> MEMORY_SHIFT)
+        + (amounts.storage_bytes >> STORAGE_SHIFT)
         + gpu_milli * GPU_WORTH
     )
 
