@@ -17,6 +17,7 @@
     │   ├── WorkerDied         the call ended the process that ran it
     │   └── NotPicklable       a function, an item or a result that cannot travel
     ├── MapEnded               a whole map ended before its calls did
+    ├── Closed                 a cluster was used after it was closed
     └── NotPermitted           the owner does not allow it
 
 Lives here: what went wrong, and what to do about it. Never here: printing, exit calls.
@@ -25,7 +26,10 @@ safe to print, whatever names of people's files and packages it repeats.
 """
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
+
+EXIT_USAGE: Final = 2  # Of every command: a wrong word, a file that cannot be used.
+EXIT_GRID: Final = 125  # Of a job: Grid itself failed, refused, cancelled, lost or skipped it.
 
 
 class GridError(Exception):
@@ -98,7 +102,7 @@ class NotEnough(GridError):
     def __init__(self, what: str, *, wanted: int, has: int) -> None:
         self.what, self.wanted, self.has = what, wanted, has
         super().__init__(
-            f"wanted {wanted} {what}, there are {has}",
+            f"wanted {counted(what, wanted)}, there is {counted(what, has)}",
             remedy="Ask for less, or wait until something is given back",
         )
 
@@ -170,8 +174,9 @@ class NeverFits(GridError):
 
     def __init__(self, job: str, *, shortfall: Sequence[tuple[str, int, int]]) -> None:
         self.job, self.shortfall = job, tuple(shortfall)
-        parts = ", ".join(
-            f"{what}: wants {wanted}, there are {has}" for what, wanted, has in shortfall
+        parts = "; ".join(
+            f"wants {counted(what, wanted)}, has {counted(what, has)}"
+            for what, wanted, has in shortfall
         )
         super().__init__(
             f"job {shown(job)} is larger than this machine ({parts})",
@@ -258,6 +263,17 @@ class MapEnded(GridError):
         )
 
 
+class Closed(GridError, RuntimeError):
+    """A cluster was used after it was closed."""
+
+    def __init__(self, socket: str) -> None:
+        self.socket = socket
+        super().__init__(
+            f"the cluster at {socket} was closed here, and asks nothing any more",
+            remedy="Ask before close(), or inside the `with` block, or connect() again",
+        )
+
+
 SHOWN_CHARACTERS_MAX = 60  # One line of a terminal, with room for the sentence around it.
 WHY_CHARACTERS_MAX = 200  # Somebody's own exception: long enough to find it, short of a page.
 
@@ -268,6 +284,26 @@ def shown(value: object) -> str:
         return _cut(repr(value))
     except ValueError:  # Python does not write integers of more than 4,300 digits.
         return "a number of thousands of digits"
+
+
+def counted(what: str, value: int) -> str:
+    """An amount as people write it, from how the wire does: `cpu_milli` 1500 is 1.5 cores."""
+    name, _, unit = what.rpartition("_")
+    if unit == "bytes":
+        return f"{_binary(value)} of {name}"
+    plain = {"cpu_milli": "cores", "gpu_milli": "GPUs"}.get(what, what.removeprefix("custom."))
+    if unit == "milli" or plain != what:
+        whole, rest = divmod(value, 1_000)
+        return f"{whole}.{rest:03d}".rstrip("0").rstrip(".") + f" {plain}"
+    return f"{value} {plain}"
+
+
+def _binary(size_bytes: int) -> str:
+    for shift, unit in ((50, "PiB"), (40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if size_bytes >> shift:
+            tenths = size_bytes * 10 >> shift
+            return f"{tenths // 10}.{tenths % 10} {unit}".replace(".0 ", " ")
+    return f"{size_bytes} B"
 
 
 def _cut(text: str, characters_max: int = SHOWN_CHARACTERS_MAX) -> str:

@@ -141,18 +141,26 @@ class KeeperLab:
         return self.process.wait(PATIENCE_S)
 
     def close(self) -> None:
-        if self.process and self.process.poll() is None:
-            self.let_agent_go()
-            os.kill(self.pid, signal.SIGTERM)
-            try:
-                assert self.process.wait(PATIENCE_S) == 0
-                assert self.groups() == []
-            finally:
-                if self.process.poll() is None:
-                    os.kill(self.pid, signal.SIGKILL)
-        for connection in (*self._to_agent, self._line, self._listener):
-            if connection:
-                connection.close()
+        try:
+            self._end_keeper()
+        finally:
+            # Also when it did not end in order: else a later test is blamed for what stays open.
+            for connection in (*self._to_agent, self._line, self._listener):
+                if connection:
+                    connection.close()
+
+    def _end_keeper(self) -> None:
+        if self.process is None or self.process.poll() is not None:
+            return
+        self.let_agent_go()
+        os.kill(self.pid, signal.SIGTERM)
+        try:
+            assert self.process.wait(PATIENCE_S) == 0
+            assert self.groups() == []
+        finally:
+            if self.process.poll() is None:
+                os.kill(self.pid, signal.SIGKILL)
+                self.process.wait(PATIENCE_S)
 
     # --- The line ---------------------------------------------------------------------------------
 
@@ -232,8 +240,9 @@ class KeeperLab:
         return self.outcome("/bin/sh", "-c", script, **fields)
 
     def output(self, name: str = "stdout", attempt: str = "one") -> bytes:
-        """What was written."""
-        return (self.directory / "output" / attempt / name).read_bytes()
+        """What was written; what wrote nothing has no file."""
+        path = self.directory / "output" / attempt / name
+        return path.read_bytes() if path.exists() else b""
 
     def pid_from(self, path: Path) -> int:
         """A process id that a job wrote to a file."""

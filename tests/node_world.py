@@ -14,7 +14,16 @@ from distributed_grid.model.ids import job_id_of
 from distributed_grid.model.job import JobSpec, Work
 from distributed_grid.model.lease import Lease
 from distributed_grid.model.resources import Request
-from distributed_grid.wire.keeper import Acknowledge, Ended, Hello, Run, Started, Stop, Usage
+from distributed_grid.wire.keeper import (
+    Acknowledge,
+    Ended,
+    Hello,
+    Run,
+    Started,
+    Stop,
+    Usage,
+    Withdraw,
+)
 
 FOUR_CORES = Inventory(
     cores=tuple((core, core // 2) for core in range(4)), cpu_milli=4_000, memory_bytes=1 << 30
@@ -37,6 +46,7 @@ class Keeper:
 
     def __init__(self) -> None:
         self.runs: dict[str, list[int]] = {}
+        self.rows: dict[str, list[str]] = {}  # By lease: its attempts, the first of them runs.
         self.told: list = []
         self.stopped: set[str] = set()
         self.unacknowledged: list = []
@@ -48,13 +58,42 @@ class Keeper:
             case Run():
                 assert message.attempt not in self.runs, "an attempt was started twice"
                 self.runs[message.attempt] = list(message.indices) or [-1]
-                number = next(self._numbers)
-                report = Started(number=number, attempt=message.attempt, pid=7, at_ms=1)
-                self.unacknowledged.append(report)
+                row = self.rows.setdefault(message.lease, [])
+                row.append(message.attempt)
+                if len(row) == 1:
+                    self._start(message.attempt)
             case Stop():
                 self.stopped.add(message.attempt)
+                if message.attempt in self.queued:
+                    self.end_one(message.attempt, 0)
+            case Withdraw() if message.attempt in self.queued:
+                self._report(message.attempt, -1, "stopped", 125, is_last=True)
+                self._leave(message.attempt)
             case Acknowledge():
                 self.unacknowledged = [r for r in self.unacknowledged if r.number > message.upto]
+
+    @property
+    def queued(self) -> list[str]:
+        return [attempt for row in self.rows.values() for attempt in row[1:]]
+
+    @property
+    def started(self) -> list[str]:
+        return sorted(row[0] for row in self.rows.values())
+
+    def _start(self, attempt: str) -> None:
+        number = next(self._numbers)
+        self.unacknowledged.append(Started(number=number, attempt=attempt, pid=7, at_ms=1))
+
+    def _leave(self, attempt: str) -> None:
+        del self.runs[attempt]
+        for lease, row in list(self.rows.items()):
+            was_first = row[0] == attempt
+            if attempt in row:
+                row.remove(attempt)
+            if not row:
+                del self.rows[lease]
+            elif was_first:
+                self._start(row[0])
 
     def end_one(self, attempt: str, code: int) -> None:
         left = self.runs[attempt]
@@ -62,14 +101,17 @@ class Keeper:
         how, last = ("exited", not left)
         if attempt in self.stopped:
             how, code, last = "stopped", 143, True
-        if last:
-            del self.runs[attempt]
         self._report(attempt, index, how, code, is_last=last)
+        if last:
+            self._leave(attempt)
 
     def die(self) -> None:
+        queued = self.queued
         for attempt in sorted(self.runs):
-            self._report(attempt, -1, "lost", 125, is_last=True)
+            how = "stopped" if attempt in queued else "lost"
+            self._report(attempt, -1, how, 125, is_last=True)
         self.runs.clear()
+        self.rows.clear()
 
     def _report(self, attempt: str, index: int, how, code: int, *, is_last: bool) -> None:
         self.unacknowledged.append(
@@ -112,7 +154,8 @@ class World:
         }
         self.node.restore(jobs, leases)
         running = tuple(sorted(self.keeper.runs))
-        hello = Hello(keeper_id="k", boot_id="b", pid=1, limits={}, running=running)
+        queued = tuple(self.keeper.queued)
+        hello = Hello(keeper_id="k", boot_id="b", pid=1, limits={}, running=running, queued=queued)
         repeated = tuple(self.keeper.unacknowledged)
         self.step(Met(now_ms=self.now_ms, hello=hello, reports=repeated))
 
@@ -156,7 +199,7 @@ class World:
     def end(self, spec: JobSpec, code: int = 0) -> None:
         """End one process of a job, and deliver the report."""
         self.pump()
-        attempt = self.job(spec).live_attempts[0].lease
+        attempt = self.job(spec).live_attempts[0].id
         self.keeper.end_one(attempt, code)
         self.pump()
 
@@ -164,7 +207,7 @@ class World:
         """Let everything that runs end well, until nothing runs."""
         self.pump()
         while self.keeper.runs:
-            self.keeper.end_one(min(self.keeper.runs), 0)
+            self.keeper.end_one(self.keeper.started[0], 0)
             self.pump()
 
     def job(self, spec: JobSpec) -> Job:

@@ -6,8 +6,8 @@ Invariant: the positions that are pending here are exactly those that the record
 """
 
 from collections import deque
-from typing import Final
 
+from distributed_grid.errors import EXIT_GRID
 from distributed_grid.kernel.chunks import chunk_size, smoothed_us
 from distributed_grid.kernel.jobs import (
     CANCELLED,
@@ -23,8 +23,6 @@ from distributed_grid.model.ids import JobId
 from distributed_grid.model.job import Array
 from distributed_grid.wire.api import JobState
 from distributed_grid.wire.keeper import Ended
-
-LOST_CODE: Final = 125  # As `grid run` exits for what Grid itself failed.
 
 
 class Arrays:
@@ -138,5 +136,5 @@ def _count_loss(job: Job, progress: Progress, left: list[int]) -> None:
     job.losses += 1
     if progress.losses[position] > job.spec.losses_max and not job.is_cancelled:
         progress.states[position] = FAILED
-        progress.codes[position] = LOST_CODE
+        progress.codes[position] = EXIT_GRID
         left.remove(position)

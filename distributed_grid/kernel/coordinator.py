@@ -8,16 +8,19 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from distributed_grid.errors import Conflict, NeverFits, NotFound, Overloaded
-from distributed_grid.kernel.arrays import LOST_CODE, Arrays
+from distributed_grid.errors import EXIT_GRID, Conflict, NeverFits, NotFound, Overloaded
+from distributed_grid.kernel.arrays import Arrays
+from distributed_grid.kernel.endings import in_words
 from distributed_grid.kernel.host import Host
 from distributed_grid.kernel.jobs import Attempt, Job, Progress
 from distributed_grid.kernel.ready import Happened, Ready
+from distributed_grid.kernel.series import Series
 from distributed_grid.kernel.waiting import Entry
 from distributed_grid.model.ids import JobId
 from distributed_grid.model.job import JobSpec
 from distributed_grid.model.lease import Lease
-from distributed_grid.wire.keeper import Ended, Started, Stop, Usage
+from distributed_grid.model.resources import Request
+from distributed_grid.wire.keeper import Ended, Started, Stop, Usage, Withdraw
 
 QUEUE_MAX: Final = 100_000  # Unfinished jobs; an array of any length is one.
 FINISHED_KEPT: Final = 2_000  # In memory; the store has the rest.
@@ -35,9 +38,10 @@ class Coordinator:
         self.jobs: dict[JobId, Job] = {}
         self.unfinished = 0
         self._launch = launch  # Makes the message to the keeper, which knows paths.
-        self._attempts: dict[str, tuple[JobId, Attempt]] = {}  # By lease: those that are live.
+        self._attempts: dict[str, tuple[JobId, Attempt]] = {}  # By id: those that are live.
         self.arrays = Arrays()
-        self._unsaved: dict[str, int] = {}  # By lease: the first report that is not saved yet.
+        self._series = Series()
+        self._unsaved: dict[str, int] = {}  # By attempt: the first report that is not saved yet.
         self._dependents: dict[JobId, set[JobId]] = {}
         self._finished: deque[JobId] = deque()
         self._news: deque[Job] = deque()  # Ended, and their dependents not told yet.
@@ -100,7 +104,7 @@ class Coordinator:
         grace_ms = job.spec.work.grace_ms if job.spec.work else 0
         live = job.live_attempts
         for attempt in live:
-            ready.tell.append(Stop(attempt=attempt.lease, grace_ms=grace_ms))
+            ready.tell.append(Stop(attempt=attempt.id, grace_ms=grace_ms))
         if not live:
             self._end(job, "cancelled", now_ms, ready, "before it ran")
 
@@ -131,18 +135,41 @@ class Coordinator:
         for entry, lease in self.host.grants(now_ms):
             job = self.jobs[entry.job]
             attempt = self._begin(job, lease, now_ms)
+            self._series.open(lease.id, attempt.id, _shape(job), now_ms)
             if not self.arrays.wants_more(job):
                 self.host.line.remove(entry.job)
             ready.save_leases.append(lease)
             ready.touch(job)
             self._launch(job, attempt, lease)
+        self._line_up(now_ms, ready)
 
-    def _begin(self, job: Job, lease: Lease, now_ms: int) -> Attempt:
+    def take_back(self, now_ms: int, ready: Ready) -> None:
+        """Those who lined up behind one that goes on and on wait for another place."""
+        for attempt in self._series.stuck(now_ms):
+            ready.tell.append(Withdraw(attempt=attempt))
+
+    def _line_up(self, now_ms: int, ready: Ready) -> None:
+        """Nothing is free: let the next stand behind those that will soon have ended."""
+        while (first := self.host.line.first()) is not None:
+            job = self.jobs[first.job]
+            shape = _shape(job)
+            place = None if shape is None else self._series.place(shape, now_ms)
+            if place is None:
+                return  # The first in the line decides: nobody overtakes it into a row.
+            lease = self.host.ledger.leases[place]
+            attempt = self._begin(job, lease, now_ms, own_id=self.host.new_id())
+            self._series.line_up(place, attempt.id)
+            self.host.line.remove(first.job)
+            ready.touch(job)
+            self._launch(job, attempt, lease)
+
+    def _begin(self, job: Job, lease: Lease, now_ms: int, *, own_id: str = "") -> Attempt:
         job.attempts_made += 1
         indices = self.arrays.take_chunk(job, slots=self._slots(job))
         attempt = Attempt(
             number=job.attempts_made,
             lease=lease.id,
+            own_id=own_id,
             node=self.node,
             granted_ms=now_ms,
             indices=indices,
@@ -154,7 +181,7 @@ class Coordinator:
         job.keep_few_attempts()
         if not job.spec.array or attempt.number == 1:
             job.tell(now_ms, "granted", f"attempt {attempt.number} on {self.node}")
-        self._attempts[lease.id] = (job.spec.id, attempt)
+        self._attempts[attempt.id] = (job.spec.id, attempt)
         return attempt
 
     def _slots(self, job: Job) -> int:
@@ -163,9 +190,9 @@ class Coordinator:
 
     # Reports of the keeper
 
-    def live_attempt(self, lease: str) -> tuple[JobId, Attempt] | tuple[None, None]:
-        """Whose lease this is, while it is live."""
-        return self._attempts.get(lease, (None, None))
+    def live_attempt(self, attempt: str) -> tuple[JobId, Attempt] | tuple[None, None]:
+        """Whose attempt this is, while it is live."""
+        return self._attempts.get(attempt, (None, None))
 
     def started(self, report: Started, ready: Ready) -> None:
         """A process runs."""
@@ -198,7 +225,7 @@ class Coordinator:
             # Saved with the end of the chunk, and not acknowledged before: see `acknowledged`.
             self._unsaved.setdefault(report.attempt, report.number)
             return
-        self._release(attempt, report, ready)
+        self._release(job, attempt, report, now_ms, ready)
         if job.progress is not None:
             self._chunk_ended(job, attempt, report, now_ms, ready)
         elif report.how == "lost":
@@ -216,15 +243,21 @@ class Coordinator:
         """Up to which report everything is saved, or will be with this step."""
         return min(self._unsaved.values(), default=last + 1) - 1
 
-    def _release(self, attempt: Attempt, report: Ended, ready: Ready) -> None:
+    def _release(
+        self, job: Job, attempt: Attempt, report: Ended, now_ms: int, ready: Ready
+    ) -> None:
         attempt.state = "lost" if report.how == "lost" else "ended"
         attempt.ended_ms, attempt.how = report.ended_ms, report.how
         attempt.exit_code, attempt.note = report.code, report.note
-        job_id, _ = self._attempts.pop(attempt.lease)
-        self._unsaved.pop(attempt.lease, None)
-        self.host.ledger.release(attempt.lease)
-        ready.drop_leases.append(attempt.lease)
-        ready.touch(self.jobs[job_id])
+        del self._attempts[attempt.id]
+        self._unsaved.pop(attempt.id, None)
+        shape = _shape(job)
+        if report.how == "exited" and shape is not None:
+            self._series.took(shape, (report.ended_ms - report.started_ms) * 1_000)
+        if self._series.leave(attempt.lease, attempt.id, now_ms):
+            self.host.ledger.release(attempt.lease)
+            ready.drop_leases.append(attempt.lease)
+        ready.touch(job)
 
     def _process_ended(self, job: Job, report: Ended, now_ms: int, ready: Ready) -> None:
         if report.how == "stopped" and job.is_cancelled:
@@ -244,7 +277,7 @@ class Coordinator:
             self._queue(job)
         else:
             job.exit_code = report.code
-            self._end(job, "failed", now_ms, ready, report.note or f"{report.how} {report.code}")
+            self._end(job, "failed", now_ms, ready, report.note or in_words(report))
 
     def _lost(self, job: Job, now_ms: int, ready: Ready, why: str) -> None:
         job.losses += 1
@@ -308,8 +341,14 @@ class Coordinator:
             for other in job.after_left:
                 self._dependents.setdefault(other, set()).add(job.spec.id)
             for attempt in job.live_attempts:
-                self.host.ledger.restore(leases[attempt.lease])
-                self._attempts[attempt.lease] = (job.spec.id, attempt)
+                self._attempts[attempt.id] = (job.spec.id, attempt)
+        for job_id, attempt in sorted(self._attempts.values(), key=_turn):
+            if attempt.lease in self.host.ledger.leases:
+                self._series.line_up(attempt.lease, attempt.id)
+                continue
+            self.host.ledger.restore(leases[attempt.lease])
+            shape = _shape(self.jobs[job_id])
+            self._series.open(attempt.lease, attempt.id, shape, attempt.granted_ms)
 
     def recall(self, job: Job) -> None:
         """Know a finished job again, because another comes after it."""
@@ -317,23 +356,23 @@ class Coordinator:
         self.jobs[job.spec.id] = job
         self._finished.append(job.spec.id)
 
-    def reconcile(self, running: set[str], now_ms: int, ready: Ready) -> None:
+    def reconcile(self, running: set[str], queued: set[str], now_ms: int, ready: Ready) -> None:
         """What the keeper does not run, and has not reported, is lost, or never started."""
-        for lease in sorted(running & set(self._attempts)):
+        for known in sorted((running - queued) & set(self._attempts)):
             # Its `Started` was acknowledged, and not saved for its own sake.
-            job_id, attempt = self._attempts[lease]
+            job_id, attempt = self._attempts[known]
             attempt.state = "running"
             if self.jobs[job_id].state == "waiting":
                 self.jobs[job_id].move("running", now_ms, "it went on while the agent was away")
-        for lease in sorted(set(self._attempts) - running):
-            _, attempt = self._attempts[lease]
+        for gone in sorted(set(self._attempts) - running):
+            _, attempt = self._attempts[gone]
             never_started = attempt.state == "granted"
             self.ended(
                 Ended(
                     number=0,
-                    attempt=lease,
+                    attempt=gone,
                     how="stopped" if never_started else "lost",
-                    code=LOST_CODE,
+                    code=EXIT_GRID,
                     started_ms=now_ms,
                     ended_ms=now_ms,
                     usage=Usage(),
@@ -349,15 +388,30 @@ class Coordinator:
     def check(self) -> None:
         """Re-derive what must be true."""
         self.host.line.check()
-        live = {a.lease for job in self.jobs.values() for a in job.live_attempts}
-        assert live == set(self._attempts), "a live attempt is not known by its lease"
-        assert live == set(self.host.ledger.leases), "a lease without an attempt, or the reverse"
+        live: dict[str, set[str]] = {}
+        for job in self.jobs.values():
+            for attempt in job.live_attempts:
+                live.setdefault(attempt.lease, set()).add(attempt.id)
+        known = {attempt for row in live.values() for attempt in row}
+        assert known == set(self._attempts), "a live attempt is not known by its id"
+        assert set(live) == set(self.host.ledger.leases), "a lease without an attempt, or reverse"
+        self._series.check(live)
         unfinished = [job for job in self.jobs.values() if not job.has_ended]
         assert len(unfinished) == self.unfinished, "unfinished jobs are miscounted"
         waiting = set(self.host.line)
         for job in unfinished:
             cared_for = job.spec.id in waiting or job.live_attempts or job.after_left
             assert cared_for, "a job that nobody will ever start"
+
+
+def _shape(job: Job) -> Request | None:
+    """What a job asks for, if it may share a lease in turn with others that ask for the same."""
+    is_plain = job.spec.array is None and job.spec.work is not None and not job.spec.work.image
+    return job.spec.request if is_plain else None
+
+
+def _turn(live: tuple[JobId, Attempt]) -> tuple[int, str]:
+    return live[1].granted_ms, live[1].id
 
 
 def _added(usage: Usage, report: Ended) -> Usage:

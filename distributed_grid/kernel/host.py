@@ -24,7 +24,7 @@ class Host:
     def __init__(self, ledger: Ledger, *, new_lease_id: Callable[[], str]) -> None:
         self.ledger = ledger
         self.line = WaitingLine()
-        self._new_lease_id = new_lease_id
+        self.new_id = new_lease_id
 
     def grants(self, now_ms: int) -> Iterator[tuple[Entry, Lease]]:
         """Leases for the waiting, best first, as long as something fits.
@@ -40,10 +40,11 @@ class Host:
                     yield entry, lease
                     progress = True
                     break  # The line has changed.
-                if now_ms - entry.submitted_ms > OVERTAKING_MS_MAX:
+                waited_ms = now_ms - entry.submitted_ms
+                if waited_ms > OVERTAKING_MS_MAX and self.ledger.could_ever(request) is None:
                     return  # It has waited long enough: nobody overtakes it.
 
     def _reserve(self, entry: Entry, request: Request, now_ms: int) -> Lease | None:
-        lease_id = self._new_lease_id()
+        lease_id = self.new_id()
         got = self.ledger.reserve(lease_id, entry.job, "", request, now_ms=now_ms)
         return self.ledger.commit(lease_id, now_ms=now_ms) if isinstance(got, Lease) else None

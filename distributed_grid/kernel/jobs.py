@@ -73,10 +73,11 @@ class Progress(msgspec.Struct, kw_only=True):
 
 
 class Attempt(msgspec.Struct, kw_only=True):
-    """One lease, and what ran in it: a process, or a chunk of an array."""
+    """One try: a process, or a chunk of an array, in a lease that short ones share in turn."""
 
     number: int
     lease: str
+    own_id: str = ""  # Of one that lined up in a lease which another began.
     node: str
     granted_ms: int
     state: Literal["granted", "running", "ended", "lost"] = "granted"
@@ -92,6 +93,11 @@ class Attempt(msgspec.Struct, kw_only=True):
     cores: tuple[int, ...] = ()
     gpus: tuple[str, ...] = ()
     usage: Usage = Usage()
+
+    @property
+    def id(self) -> str:
+        """How the keeper calls it."""
+        return self.own_id or self.lease
 
 
 class Job(msgspec.Struct, kw_only=True):

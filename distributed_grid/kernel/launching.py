@@ -41,7 +41,8 @@ def run_message(job: Job, attempt: Attempt, lease: Lease, paths: Paths) -> Run:
     whole = all(share == milli.WHOLE for _, share in lease.cores)
     pinned = paths.is_pinned and whole
     return Run(
-        attempt=lease.id,
+        attempt=attempt.id,
+        lease=lease.id,
         job=job.spec.id,
         argv=work.argv,
         env=work.env | _variables(job, attempt, lease),

@@ -86,12 +86,14 @@ class Node:
                 self.coordinator.cancel(job, now_ms, ready)
             case Reports(now_ms=now_ms, reports=reports):
                 self._report(reports, now_ms, ready)
+                self.coordinator.take_back(now_ms, ready)
             case Met(now_ms=now_ms, hello=hello, reports=reports):
                 self.hello = hello
                 self._report(reports, now_ms, ready)
-                self.coordinator.reconcile(set(hello.running), now_ms, ready)
+                self.coordinator.reconcile(set(hello.running), set(hello.queued), now_ms, ready)
             case _:
                 self.ledger.expire(event.now_ms)
+                self.coordinator.take_back(event.now_ms, ready)
         if self.hello is not None and not self.is_leaving:
             self.coordinator.fill(event.now_ms, ready)
         return ready

@@ -51,6 +51,11 @@ class WaitingLine:
                 del self._heaps[request]
         return sorted(tops, key=lambda top: top[0])
 
+    def first(self) -> Entry | None:
+        """Who is next, if there is room."""
+        tops = self.first_of_each()
+        return tops[0][0] if tops else None
+
     def position(self, job: JobId) -> int | None:
         """From 1; None if it does not wait."""
         if job not in self._entries:

@@ -2,9 +2,9 @@
 
 Lives here: the messages. The keeper spawns, reaps, limits and journals; it decides nothing.
 
-An *attempt* is what one lease runs: one process, or the indices of an array chunk one after the
-other in the same slot. Reports are numbered by the keeper and repeated to a new agent until it
-acknowledges them, so that no exit status is lost when an agent crashes.
+An *attempt* is one process, or the indices of an array chunk one after the other in the same slot.
+A lease runs one attempt, or several in turn. Reports are numbered by the keeper and repeated to a
+new agent until it acknowledges them, so that no exit status is lost when an agent crashes.
 """
 
 from typing import Literal
@@ -37,7 +37,7 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True):
 class Run(msgspec.Struct, frozen=True, kw_only=True, tag="run"):
     """Start an attempt."""
 
-    attempt: str  # Unique: the id of its lease.
+    attempt: str  # Unique.
     job: JobId
     argv: tuple[str, ...]
     env: dict[str, str]
@@ -54,6 +54,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag="run"):
     grace_ms: int = 10_000  # Between SIGTERM and SIGKILL.
     image: str = ""  # Empty: a plain process; else a container of this image.
     devices: tuple[str, ...] = ()  # Granted GPUs, by uuid or name. Only a container must be told.
+    # Attempts of one lease run one after the other, in the order told; empty: the attempt alone.
+    lease: str = ""
 
 
 class Stop(msgspec.Struct, frozen=True, kw_only=True, tag="stop"):
@@ -71,6 +73,12 @@ class StopIndex(msgspec.Struct, frozen=True, kw_only=True, tag="stop-index"):
     index: int
 
 
+class Withdraw(msgspec.Struct, frozen=True, kw_only=True, tag="withdraw"):
+    """Give back an attempt that has not started; one that has goes on."""
+
+    attempt: str
+
+
 class Acknowledge(msgspec.Struct, frozen=True, kw_only=True, tag="acknowledge"):
     """Every report up to this number is durable at the agent and may be forgotten."""
 
@@ -83,7 +91,7 @@ class Quit(msgspec.Struct, frozen=True, kw_only=True, tag="quit"):
     stop_jobs: bool = False
 
 
-ToKeeper = Run | Stop | StopIndex | Acknowledge | Quit
+ToKeeper = Run | Stop | StopIndex | Withdraw | Acknowledge | Quit
 
 
 class Adopt(msgspec.Struct, frozen=True, kw_only=True, tag="adopt"):
@@ -123,6 +131,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
     running: tuple[str, ...]
     agent_restarts: int = 0  # Without being asked to, since this keeper started.
     unacknowledged: int = 0  # Reports that follow at once, because nobody acknowledged them.
+    queued: tuple[str, ...] = ()  # Those of `running` that wait for their turn and never started.
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True, tag="started"):

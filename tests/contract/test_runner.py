@@ -10,7 +10,16 @@ from distributed_grid.edges.runner import Runner, agent_link
 from distributed_grid.edges.runner.agent_link import RunnerGone
 from distributed_grid.edges.runner.memory import MemoryRunner
 from distributed_grid.model.ids import job_id_of
-from distributed_grid.wire.keeper import Acknowledge, Ended, Quit, Run, Started, Stop, StopIndex
+from distributed_grid.wire.keeper import (
+    Acknowledge,
+    Ended,
+    Quit,
+    Run,
+    Started,
+    Stop,
+    StopIndex,
+    Withdraw,
+)
 from tests.keeper_lab import KeeperLab
 
 Reconnect = Callable[[], Awaitable[Runner]]
@@ -61,7 +70,9 @@ def check_memory(suite: Suite) -> None:
 
 @pytest.fixture
 def a_run(tmp_path: Path) -> Callable[..., Run]:
-    def build(*argv: str, attempt: str = "one", indices: tuple[int, ...] = ()) -> Run:
+    def build(
+        *argv: str, attempt: str = "one", indices: tuple[int, ...] = (), lease: str = ""
+    ) -> Run:
         return Run(
             attempt=attempt,
             job=job_id_of("contract"),
@@ -71,6 +82,7 @@ def a_run(tmp_path: Path) -> Callable[..., Run]:
             output_dir=str(tmp_path / "output" / attempt),
             scratch_dir=str(tmp_path / "scratch" / attempt),
             indices=indices,
+            lease=lease,
         )
 
     return build
@@ -200,5 +212,107 @@ def test_after_quit_the_line_ends(check: Check, a_run: Callable[..., Run]) -> No
         assert [report.how for report in reports if isinstance(report, Ended)] == ["stopped"]
         with pytest.raises(RunnerGone):
             await runner.send(Quit())
+
+    check(suite)
+
+
+async def until_all_are_over(runner: Runner, count: int) -> list[Started | Ended]:
+    found: list[Started | Ended] = []
+    while sum(isinstance(report, Ended) and report.is_last for report in found) < count:
+        found += await runner.receive()
+    return found
+
+
+def test_attempts_of_one_lease_run_one_after_the_other(
+    check: Check, a_run: Callable[..., Run]
+) -> None:
+    async def suite(runner: Runner, _: Reconnect) -> None:
+        for attempt, command in (("a", "true"), ("b", "no-such-command"), ("c", "false")):
+            await runner.send(a_run(command, attempt=attempt, lease="l"))
+        reports = await until_all_are_over(runner, 3)
+
+        assert [(type(report), report.attempt) for report in reports] == [
+            (Started, "a"), (Ended, "a"), (Ended, "b"), (Started, "c"), (Ended, "c"),
+        ]  # fmt: skip
+
+    check(suite)
+
+
+def test_who_waits_can_be_given_back_and_who_runs_cannot(
+    check: Check, a_run: Callable[..., Run]
+) -> None:
+    async def suite(runner: Runner, _: Reconnect) -> None:
+        for attempt in ("a", "b"):
+            await runner.send(a_run("sleep", "600", attempt=attempt, lease="l"))
+        for attempt in ("a", "b", "nobody"):
+            await runner.send(Withdraw(attempt=attempt))
+        (ended,) = await ends(runner, "b")
+        await runner.send(Stop(attempt="a"))
+        (stopped,) = await ends(runner, "a")
+
+        assert (ended.how, ended.code, ended.index) == ("stopped", 125, -1)
+        assert ended.note == "given back before it started"
+        assert ended.started_ms == ended.ended_ms
+        assert (stopped.how, stopped.code) == ("stopped", 143)
+
+    check(suite)
+
+
+def test_who_waits_can_be_stopped_whole_or_by_index(
+    check: Check, a_run: Callable[..., Run]
+) -> None:
+    async def suite(runner: Runner, _: Reconnect) -> None:
+        await runner.send(a_run("sleep", "600", attempt="a", lease="l"))
+        await runner.send(a_run("sleep", "600", attempt="b", lease="l"))
+        await runner.send(a_run("true", attempt="c", indices=(1, 2), lease="l"))
+        await runner.send(a_run("true", attempt="d", indices=(3, 4), lease="l"))
+        await runner.send(Stop(attempt="b"))
+        for attempt, index in (("c", 1), ("c", 7), ("d", 4), ("d", 3)):
+            await runner.send(StopIndex(attempt=attempt, index=index))
+        await runner.send(Stop(attempt="a"))
+        reports = await until_all_are_over(runner, 4)
+        told = [
+            (report.attempt, report.how, report.code, report.index, report.is_last)
+            for report in reports
+            if isinstance(report, Ended)
+        ]
+
+        assert told == [
+            ("b", "stopped", 143, -1, True),
+            ("c", "stopped", 143, 1, False),
+            ("d", "stopped", 143, 4, False),
+            ("d", "stopped", 143, 3, True),
+            ("a", "stopped", 143, -1, True),
+            ("c", "exited", 0, 2, True),
+        ]
+
+    check(suite)
+
+
+def test_a_new_agent_hears_who_waits(check: Check, a_run: Callable[..., Run]) -> None:
+    async def suite(runner: Runner, reconnect: Reconnect) -> None:
+        for attempt in ("a", "b", "c"):
+            await runner.send(a_run("sleep", "600", attempt=attempt, lease="l"))
+        await runner.send(a_run("true", attempt="b", lease="l"))  # Known already.
+        await runner.receive()
+        again = await reconnect()
+
+        assert again.hello.running == ("a", "b", "c")
+        assert again.hello.queued == ("b", "c")
+
+    check(suite)
+
+
+def test_quitting_ends_who_waits_too(check: Check, a_run: Callable[..., Run]) -> None:
+    async def suite(runner: Runner, _: Reconnect) -> None:
+        for attempt in ("a", "b"):
+            await runner.send(a_run("sleep", "600", attempt=attempt, lease="l"))
+        await runner.receive()
+        await runner.send(Quit(stop_jobs=True))
+        ended = [report async for report in runner if isinstance(report, Ended)]
+
+        assert [(report.attempt, report.how, report.note) for report in ended] == [
+            ("b", "stopped", "did not start"), ("a", "stopped", ""),
+        ]  # fmt: skip
 
     check(suite)

@@ -12,6 +12,7 @@ from distributed_grid.errors import (
     BadValue,
     BrokenPlugin,
     CallFailed,
+    Closed,
     Conflict,
     GridError,
     MapEnded,
@@ -24,6 +25,7 @@ from distributed_grid.errors import (
     Overloaded,
     UnknownName,
     WorkerDied,
+    counted,
     shown,
 )
 
@@ -46,6 +48,7 @@ ONE_OF_EACH = [
     WorkerDied(3, how="signal 9", tries=2),
     NotPicklable(-1, what="function", why="it holds a lock"),
     MapEnded("map:f", why="it was cancelled"),
+    Closed("/s"),
 ]
 CODES = [1, 2, 2, 2, 3, 1, 4, 1, 3, 2, 3, 2, 1, 5]
 
@@ -111,3 +114,32 @@ def test_a_long_value_is_cut_to_a_piece_of_a_line():
 
 def test_a_number_too_long_to_be_written_is_described():
     assert shown(10**5_000) == "a number of thousands of digits"
+
+
+@pytest.mark.parametrize(
+    ("what", "value", "text"),
+    [
+        ("cpu_milli", 4_000, "4 cores"),
+        ("cpu_milli", 1_500, "1.5 cores"),
+        ("cpu_milli", 0, "0 cores"),
+        ("cpu_milli", 10_000, "10 cores"),
+        ("gpu_milli", 500, "0.5 GPUs"),
+        ("memory_bytes", 16 << 30, "16 GiB of memory"),
+        ("memory_bytes", 3 << 29, "1.5 GiB of memory"),
+        ("storage_bytes", 100, "100 B of storage"),
+        ("custom.tpu", 2_000, "2 tpu"),
+        ("GPU-5f", 1, "1 GPU-5f"),
+    ],
+)
+def test_an_amount_is_written_as_people_do(what, value, text):
+    assert counted(what, value) == text
+
+
+def test_what_never_fits_is_told_in_the_units_of_people_and_kept_in_ours():
+    shortfall = [("cpu_milli", 64_000, 4_000), ("memory_bytes", 1 << 50, 16 << 30)]
+    error = NeverFits("x", shortfall=shortfall)
+
+    assert "(wants 64 cores, has 4 cores; wants 1 PiB of memory, has 16 GiB of memory)" in str(
+        error
+    )
+    assert error.shortfall == tuple(shortfall)

@@ -106,7 +106,7 @@ def test_what_runs_or_has_ended_is_told_so():
     ended = explain(world.node.coordinator, world.job(job)).summary
 
     assert (starting, running) == ("it is being started", "it runs")
-    assert ended == "it has ended: failed (exited 4)"
+    assert ended == "it has ended: failed (exit code 4)"
     world.submit(a_job("two"))
     world.end(a_job("two"))
     assert explain(world.node.coordinator, world.job(a_job("two"))).summary.endswith("succeeded")

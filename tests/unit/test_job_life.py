@@ -397,3 +397,13 @@ def test_a_job_that_was_skipped_is_not_decided_again():
     world.end(good, 0)
 
     assert world.state(both) == "skipped"
+
+
+def test_a_job_larger_than_the_machine_does_not_hold_up_the_others():
+    world = World()
+    world.submit(a_job("giant", cpus=64_000, wait_for_capacity=True))
+    world.pass_time(600_000)
+    small = a_job("small")
+    world.submit(small)
+    world.pump()
+    assert world.state(small) == "running"

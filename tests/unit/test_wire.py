@@ -20,6 +20,7 @@ from distributed_grid.wire.keeper import (
     StopIndex,
     ToKeeper,
     Usage,
+    Withdraw,
 )
 
 
@@ -52,15 +53,16 @@ def test_a_frame_that_is_too_large_is_neither_written_nor_read(
 TO_KEEPER = [
     Run(
         attempt="a", job=job_id_of("x"), argv=("true",), env={"A": "b"}, cwd="/",
-        output_dir="/o", scratch_dir="/s", indices=(1, 2),
+        output_dir="/o", scratch_dir="/s", indices=(1, 2), lease="l",
     ),
     Stop(attempt="a"),
     StopIndex(attempt="a", index=3),
+    Withdraw(attempt="a"),
     Acknowledge(upto=9),
     Quit(stop_jobs=True),
 ]  # fmt: skip
 FROM_KEEPER = [
-    Hello(keeper_id="k", boot_id="b", pid=1, limits={"cpu": "none"}, running=("a",)),
+    Hello(keeper_id="k", boot_id="b", pid=1, limits={"cpu": "none"}, running=("a", "b"), queued=("b",)),
     Started(number=1, attempt="a", pid=2, at_ms=3),
     Ended(
         number=2, attempt="a", how="exited", code=0, started_ms=1, ended_ms=2, usage=Usage(user_us=1)
@@ -90,4 +92,4 @@ def test_a_hello_of_an_older_keeper_is_understood() -> None:
     hello = msgspec.msgpack.decode(msgspec.msgpack.encode(old), type=FromKeeper)
 
     assert isinstance(hello, Hello)
-    assert (hello.agent_restarts, hello.unacknowledged) == (0, 0)
+    assert (hello.agent_restarts, hello.unacknowledged, hello.queued) == (0, 0, ())

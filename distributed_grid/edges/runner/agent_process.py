@@ -45,6 +45,8 @@ class AgentProcess:
         self._started_ns = 0
         self._unframer = Unframer()
         self._outgoing = bytearray()
+        # Made once: a new one of this size for every message costs more than reading it.
+        self._incoming = bytearray(READ_BYTES)
 
     def start(self, hello: Hello) -> socket.socket | None:
         """Start it; our end of the line, or None if it cannot be executed (it is tried again)."""
@@ -114,9 +116,10 @@ class AgentProcess:
         if self.line is None:
             return []
         try:
-            data = self.line.recv(READ_BYTES)
-            if not data:
+            count = self.line.recv_into(self._incoming)
+            if not count:
                 return None
+            data = memoryview(self._incoming)[:count].tobytes()
             return [_decode(body) for body in self._unframer.feed(data)]
         except BlockingIOError:
             return []

@@ -21,12 +21,13 @@ from distributed_grid.edges.runner.program import NotRun
 from distributed_grid.edges.runner.scratch import Scratch
 from distributed_grid.edges.runner.spawn import Recipe
 from distributed_grid.edges.runner.stance import Stance
+from distributed_grid.edges.runner.turns import SINGLE, did_not_start
+from distributed_grid.errors import EXIT_GRID
 from distributed_grid.model import bytesize
 from distributed_grid.wire.keeper import Ended, How, Limits, Run, Started, Usage
 
 Report = Started | Ended
 
-SINGLE: Final = -1
 CLEARING_MS_MAX: Final = 5_000  # A process that SIGKILL does not end sleeps in a broken driver.
 UNLIMITED: Final = Limits(processes_max=0)
 TIMEOUT_CODE: Final = 124
@@ -48,12 +49,13 @@ class Attempt:
         self.is_over = False
         self._stance = stance
         self._recipe = Recipe(run)
-        self._scratch = Scratch(run.scratch_dir)
+        self._scratch = Scratch(run.scratch_dir, before_remover=stance.go_home)
         self._output = Output(
             run.output_dir,
             attempt=run.attempt,
             is_chunk=bool(run.indices),
             bytes_max=run.limits.output_bytes_max,
+            spare=None if run.image else stance.spare,
         )
         self.group: Group | None = None
         self.container = Container(run) if run.image else None
@@ -61,6 +63,9 @@ class Attempt:
         self._signal = 0
         self._notes: list[str] = []
         self._is_told = False
+        self._is_haunted = (
+            False  # Something of it lives on: what it wrote to is used by nobody else.
+        )
         self._survivors = 0
         self._clearing_until_ns = 0
         # How its orphans are known where no group tells (`orphans`).
@@ -119,7 +124,7 @@ class Attempt:
         try:
             self._scratch.prepare()
         except (OSError, ValueError) as problem:
-            raise NotRun("failed", 125, f"the scratch directory: {_why(problem)}") from None
+            raise NotRun("failed", EXIT_GRID, f"the scratch directory: {_why(problem)}") from None
         self._stance.take(run.cwd, run.slot, limits, self.group)
         fits = True
         try:
@@ -130,7 +135,7 @@ class Attempt:
                 os.close(out)
                 os.close(err)
         except (OSError, ValueError) as problem:
-            raise NotRun("failed", 125, f"the output: {_why(problem)}") from None
+            raise NotRun("failed", EXIT_GRID, f"the output: {_why(problem)}") from None
         finally:
             if self.group:
                 fits = self.group.leave(run.slot)
@@ -150,21 +155,9 @@ class Attempt:
             self.interrupt("stopped", signal.SIGTERM, self.run.grace_ms)
         elif index in self.pending:
             self.pending.remove(index)
-            now_ms = time.time_ns() // 1_000_000
-            return [
-                Ended(
-                    number=0,
-                    attempt=self.run.attempt,
-                    how="stopped",
-                    code=128 + signal.SIGTERM,
-                    started_ms=now_ms,
-                    ended_ms=now_ms,
-                    usage=Usage(),
-                    index=index,
-                    note="did not start",
-                    is_last=False,  # Something runs, or it would have been started.
-                )
-            ]
+            code = 128 + signal.SIGTERM
+            # Not the last: something runs, or it would have been started.
+            return [did_not_start(self.run.attempt, code=code, index=index, is_last=False)]
         return []
 
     def interrupt(self, cause: How, number: int, grace_ms: int) -> None:
@@ -245,6 +238,7 @@ class Attempt:
                 self.due_ns = now_ns + 2_000_000  # Most are gone by then; SIGCHLD tells the others.
                 return []
             self._notes.append(f"{count} of its processes could not be ended")
+            self._is_haunted = True
             self.group = None  # Never used again.
         if self._survivors:
             self._notes.append(f"{self._survivors} processes it left behind were ended")
@@ -265,7 +259,7 @@ class Attempt:
         elif self.container:
             how, code, notes = self.container.meaning(gone, self._output.last_words())
             self._notes += notes
-        self._output.finish(index=self.index)
+        self._output.finish(index=self.index, is_quiet=not self._is_haunted)
         if self._output.dropped_bytes:
             self._notes.append(f"output cut: {self._output.dropped_bytes} bytes dropped")
         usage = Usage(memory_bytes_peak=1) if self.container else gone.usage  # Not the client's.
@@ -280,6 +274,8 @@ class Attempt:
     def _ended(self, how: How, code: int, usage: Usage) -> Ended:
         self.pid, self.due_ns, self.gone = 0, 0, None
         self.is_over = not self.pending
+        if self.is_over:
+            self._leave_group()  # The next of the lease may start before this one is closed.
         return Ended(
             number=0,
             attempt=self.run.attempt,
@@ -293,15 +289,20 @@ class Attempt:
             is_last=self.is_over,
         )
 
-    def close(self) -> int:
+    def close(self, *, keep_scratch: bool = False) -> int:
         """After the last report: give everything back; the process that still cleans up, or 0."""
-        if self.group:
-            self._stance.pool.give_back(self.group)
-            self.group = None
+        self._leave_group()
         if self.container:
             self.container.forget()
         self._output.close()
+        if keep_scratch:
+            return 0
         return self._scratch.remove()
+
+    def _leave_group(self) -> None:
+        if self.group:
+            self._stance.pool.give_back(self.group)
+            self.group = None
 
     def look(self) -> None:
         """Now and then while it runs: keep its output in bounds."""

@@ -18,13 +18,13 @@ from typing import Final, NamedTuple
 import msgspec
 
 from distributed_grid.edges.runner.program import DEFAULT_PATH, NotRun, find
+from distributed_grid.errors import EXIT_GRID
 from distributed_grid.wire.keeper import Run
 
 RUNTIME: Final = "GRID_CONTAINER_RUNTIME"
 OPTIONS: Final = "GRID_CONTAINER_OPTIONS"
 RUNTIMES: Final = ("podman", "docker")  # The first on PATH: podman needs no daemon and no root.
 INITS: Final = ("/usr/libexec/podman/catatonit", "/usr/lib/podman/catatonit", "/usr/bin/catatonit")
-FAILED_CODE: Final = 125  # Of podman and docker, when the container could not be made; and ours.
 REMEDY: Final = "grid doctor tells what containers need"
 
 # What the client itself needs to work. A job's own values of these are told as words.
@@ -55,7 +55,7 @@ def runtime(environ: Mapping[str, str]) -> Runtime:
         words = tuple(shlex.split(environ.get(RUNTIME, "")))
         options = tuple(shlex.split(environ.get(OPTIONS, "")))
     except ValueError as problem:
-        raise NotRun("failed", FAILED_CODE, f"{RUNTIME}, {OPTIONS}: {problem}") from None
+        raise NotRun("failed", EXIT_GRID, f"{RUNTIME}, {OPTIONS}: {problem}") from None
     for name in words[:1] or RUNTIMES:
         try:
             find((name,), {"PATH": env.get("PATH", DEFAULT_PATH)})
@@ -66,7 +66,7 @@ def runtime(environ: Mapping[str, str]) -> Runtime:
         return found._replace(has_init=has_init or found.is_docker)
     wanted = words[0] if words else "podman or docker"
     note = f"no containers here: {wanted} was not found; {REMEDY}"
-    raise NotRun("failed", FAILED_CODE, note)
+    raise NotRun("failed", EXIT_GRID, note)
 
 
 def name_of(attempt: str) -> str:
@@ -77,7 +77,7 @@ def name_of(attempt: str) -> str:
 def in_container(run: Run, through: Runtime) -> Run:
     """The run of the client that runs this in a container."""
     if run.cwd == "/":
-        raise NotRun("failed", FAILED_CODE, "/ cannot be mounted into a container: give --cwd")
+        raise NotRun("failed", EXIT_GRID, "/ cannot be mounted into a container: give --cwd")
     job_env = {**run.env, "GRID_WORKDIR": run.scratch_dir}
     hidden = {name: value for name, value in job_env.items() if not _is_for_client(name)}
     words = (

@@ -19,6 +19,7 @@ from typing import Final
 from distributed_grid.edges.runner import container, reap
 from distributed_grid.edges.runner.program import NotRun, find
 from distributed_grid.edges.runner.spawn import SIGNALS_RESET, Recipe
+from distributed_grid.errors import EXIT_GRID
 from distributed_grid.model import bytesize
 from distributed_grid.wire.keeper import How, Run
 
@@ -52,7 +53,8 @@ class Container:
         """Whether the client may have left something; podman's own end in order leaves nothing."""
         if self._through is None:
             return False
-        is_in_order = gone.how == "exited" and gone.code != container.FAILED_CODE
+        # podman and docker say 125, as we do, of a container that could not be made.
+        is_in_order = gone.how == "exited" and gone.code != EXIT_GRID
         return is_ended_by_us or not is_in_order or self._through.is_docker
 
     def start_removal(self) -> int:
@@ -84,7 +86,7 @@ class Container:
     def meaning(self, gone: reap.Gone, last_words: str) -> tuple[How, int, list[str]]:
         """How it ended, and what a person should know, when nobody but itself ended it."""
         limit = self._run.limits.memory_bytes
-        if gone.code == container.FAILED_CODE and not os.path.exists(container.id_file(self._run)):
+        if gone.code == EXIT_GRID and not os.path.exists(container.id_file(self._run)):
             why = last_words or "its client said nothing"
             return "failed", gone.code, [f"no container was made: {why}; {container.REMEDY}"]
         if gone.code == KILLED_CODE and limit:

@@ -39,6 +39,7 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True, tag="begun"):
     scratch_dir: str
     started_ms: int
     is_container: bool = False
+    is_queued: bool = False  # It waits for its turn; a second record follows before it starts.
 
 
 class Acknowledged(msgspec.Struct, frozen=True, kw_only=True, tag="acknowledged"):

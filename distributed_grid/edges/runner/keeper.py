@@ -7,13 +7,14 @@ anything heavy: this process lives as long as the jobs do, and must not grow or 
 Invariant: one per data directory; nothing that an agent, a job or a full disk does ends it.
 """
 
-import heapq
 import os
 import select
 import signal
 import socket
 import sys
 import time
+from collections import deque
+from collections.abc import Iterable
 from typing import Final
 
 from distributed_grid.edges.runner import JOURNAL_FILE, REFUSED_CODE, orphans, reap, watchdog
@@ -25,12 +26,14 @@ from distributed_grid.edges.runner.door import Door
 from distributed_grid.edges.runner.journal import Journal
 from distributed_grid.edges.runner.reports import Reports
 from distributed_grid.edges.runner.scratch import Scratch, removing
+from distributed_grid.edges.runner.spare import Spare
 from distributed_grid.edges.runner.stance import Stance
+from distributed_grid.edges.runner.timetable import Timetable
+from distributed_grid.edges.runner.turns import Turns, did_not_start
 from distributed_grid.wire.keeper import (
     Acknowledge,
     Adopt,
     Adopted,
-    Ended,
     Hello,
     How,
     Quit,
@@ -38,7 +41,7 @@ from distributed_grid.wire.keeper import (
     Stop,
     StopIndex,
     ToKeeper,
-    Usage,
+    Withdraw,
 )
 
 ATTEMPTS_MAX: Final = 10_000  # Far more than processes make sense on a machine; bounds our memory.
@@ -47,7 +50,6 @@ PEAKS_EVERY: Final = 5  # Looks between two that sum up memory where nothing dep
 SEND_NS: Final = 5_000_000  # Reports from the middle of a chunk wait this long for company.
 LEAVE_NS: Final = 10_000_000_000  # For an agent that said it goes, or is told to.
 FAILURES_MAX: Final = 100  # Turns in a row that went wrong: then nothing works any more.
-DUE_SPARE: Final = 1_000  # Entries of the timetable that may be out of date, before it is remade.
 GRACE_MS_MAX: Final = 10_000  # When the keeper itself is told to end.
 
 
@@ -58,7 +60,7 @@ class Keeper:
         self, data_dir: str, agent: AgentProcess, *, keeper_id: str, boot_id: str, cgroup_root: str
     ) -> None:
         self.pool = CgroupPool(keeper_id, root=cgroup_root)
-        self.stance = Stance(self.pool)
+        self.stance = Stance(self.pool, Spare(f"{data_dir}/spare"))
         self.reports = Reports(
             Journal(f"{data_dir}/{JOURNAL_FILE}"),
             keeper_id=keeper_id,
@@ -68,12 +70,13 @@ class Keeper:
         self.agent = agent
         self.door = Door(data_dir)
         self.attempts: dict[str, Attempt] = {}
+        self.turns = Turns()
         self.by_pid: dict[int, Attempt] = {}
         self.removers: set[int] = set()
         self.is_leaving = False  # The agent said goodbye, or we were told to end.
         self.leave_at_ns = 0
-        self._due: list[tuple[int, int, Attempt]] = []
-        self._due_count = 0
+        self._heard: deque[ToKeeper] = deque()  # Not obeyed yet.
+        self._timetable = Timetable()
         self._over: list[Attempt] = []
         self._is_reaping = False  # More children may have ended than one turn takes.
         self._look_at_ns = 0
@@ -117,6 +120,9 @@ class Keeper:
     def _turn(self) -> None:
         for descriptor, events in self._poll.poll(self._wait_s()):
             self._handle(descriptor, events)
+        # What is taken from here stays taken when something goes wrong, and the rest stays here.
+        while self._heard:
+            self._obey(self._heard.popleft())
         if self._is_reaping:
             self._reap()
         self._keep_time()
@@ -127,7 +133,7 @@ class Keeper:
     def _handle(self, descriptor: int, events: int) -> None:
         if descriptor == self._wakeup.fileno():
             self._wakeup.recv(4_096)
-            self._reap()
+            self._is_reaping = True
         elif self.agent.line and descriptor == self.agent.line.fileno():
             if events & ~select.EPOLLOUT:
                 self._hear()
@@ -151,16 +157,14 @@ class Keeper:
         self._told_to_end = True
 
     def _is_done(self) -> bool:
-        return self.is_leaving and not self.attempts and not self.agent.pid
+        return self.is_leaving and not (self.attempts or self.turns or self.agent.pid)
 
     def _wait_s(self) -> float:
-        if self._is_reaping:
+        if self._is_reaping or self._heard or self.turns.is_free:
             return 0
-        moments = [self.agent.start_at_ns, self.agent.kill_at_ns]
+        moments = [self.agent.start_at_ns, self.agent.kill_at_ns, self._timetable.next_ns]
         if self.reports.is_waiting and self.agent.line and not self._is_blocked:
             moments.append(self._send_at_ns)
-        if self._due:
-            moments.append(self._due[0][0])
         moments.append(self._look_at_ns if self.attempts else self.leave_at_ns)
         soonest = min((moment for moment in moments if moment), default=0)
         return max(soonest - time.monotonic_ns(), 0) / 1e9 if soonest else -1
@@ -170,10 +174,10 @@ class Keeper:
             self._told_to_end = False
             self._quit(stop_jobs=True)
         now_ns = time.monotonic_ns()
-        while self._due and self._due[0][0] <= now_ns:
-            due_ns, _, attempt = heapq.heappop(self._due)
-            if attempt.due_ns == due_ns and attempt.pid:
-                self._after(attempt, attempt.fall_due(self._left_by(attempt)))
+        for attempt in self._timetable.due(now_ns):
+            self._after(attempt, attempt.fall_due(self._left_by(attempt)))
+        while (run := self.turns.take()) is not None:
+            self._begin(run)
         if self.attempts and now_ns >= self._look_at_ns:
             self._look_at_ns = now_ns + LOOK_NS
             self._look(now_ns)
@@ -194,9 +198,10 @@ class Keeper:
             boot_id=boot_id,
             pid=os.getpid(),
             limits=self.stance.mechanisms(),
-            running=tuple(self.attempts),
+            running=(*self.attempts, *self.turns.waiting),
             agent_restarts=self.agent.restarts,
             unacknowledged=self.reports.unacknowledged,
+            queued=self.turns.waiting,
         )
         line = self.agent.start(hello)
         if line:
@@ -209,13 +214,14 @@ class Keeper:
         if messages is None:
             self.agent.hang_up()  # At its end, or junk: this connection is over.
             return
-        for message in messages:
-            self._obey(message)
+        self._heard += messages
 
     def _obey(self, message: ToKeeper) -> None:
         match message:
             case Run():
                 self._run(message)
+            case Stop() | StopIndex() | Withdraw() if message.attempt in self.turns:
+                self._keep(self.turns.obey(message))
             case Stop() if message.attempt in self.attempts:
                 attempt = self.attempts[message.attempt]
                 attempt.stop(message.signal, message.grace_ms)
@@ -228,7 +234,7 @@ class Keeper:
             case Quit():
                 self._quit(stop_jobs=message.stop_jobs)
             case _:
-                pass  # Of an attempt that is over: its report is on the way.
+                pass  # Of an attempt that is over: its report is on the way. Or not to withdraw.
 
     def _adopt(self, wish: Adopt) -> Adopted:
         if self.agent.pid or not self.is_leaving:
@@ -250,6 +256,8 @@ class Keeper:
         if self.agent.pid and not stop_jobs:
             self.agent.kill_at_ns = self.leave_at_ns
         if stop_jobs:
+            for name in self.turns.waiting:
+                self._keep(self.turns.obey(Stop(attempt=name)))
             for attempt in list(self.attempts.values()):
                 attempt.stop(signal.SIGTERM, min(attempt.run.grace_ms, GRACE_MS_MAX))
                 self._after(attempt, [])
@@ -289,16 +297,21 @@ class Keeper:
     # --- Jobs -------------------------------------------------------------------------------------
 
     def _run(self, run: Run) -> None:
-        if run.attempt in self.attempts:
+        if run.attempt in self.attempts or run.attempt in self.turns:
             return
-        if len(self.attempts) >= ATTEMPTS_MAX or self.is_leaving:
-            full = f"{ATTEMPTS_MAX} attempts run already"
+        if len(self.attempts) + len(self.turns) >= ATTEMPTS_MAX or self.is_leaving:
+            full = f"{ATTEMPTS_MAX} attempts run or wait already"
             self._refuse(run, "stopped", "the keeper is leaving" if self.is_leaving else full)
-            return
+        elif self.turns.join(run):
+            self._begin(run)
+        else:
+            self.reports.begin(run, is_queued=True)
+
+    def _begin(self, run: Run) -> None:
         if not self.attempts:
             self._look_at_ns = time.monotonic_ns() + LOOK_NS
-        self.reports.begin(run.attempt, run.scratch_dir, is_container=bool(run.image))
         try:
+            self.reports.begin(run)
             attempt = self.attempts[run.attempt] = Attempt(run, self.stance)
             self._after(attempt, [])
         except Exception as error:
@@ -306,23 +319,19 @@ class Keeper:
             begun = self.attempts.get(run.attempt)
             if begun is None or not begun.pid:
                 self.attempts.pop(run.attempt, None)
+                self._over += [begun] if begun else []
+                self.turns.over(run)
                 self._refuse(run, "failed", f"a bug of the keeper: {type(error).__name__}: {error}")
+            else:
+                self.by_pid[begun.pid] = begun
             raise
 
     def _refuse(self, run: Run, how: How, why: str) -> None:
-        now_ms = time.time_ns() // 1_000_000
-        self.reports.add(
-            Ended(
-                number=0,
-                attempt=run.attempt,
-                how=how,
-                code=125,
-                started_ms=now_ms,
-                ended_ms=now_ms,
-                usage=Usage(),
-                note=why,
-            )
-        )
+        self._keep([did_not_start(run.attempt, how=how, note=why)])
+
+    def _keep(self, reports: Iterable[Report], *, is_urgent: bool = True) -> None:
+        for report in reports:
+            self.reports.add(report, is_urgent=is_urgent)
 
     def _after(self, attempt: Attempt, reports: list[Report]) -> None:
         """Something happened to an attempt: go on with it, and keep its reports."""
@@ -332,36 +341,27 @@ class Keeper:
                 self.by_pid[attempt.pid] = attempt
         if attempt.container and attempt.container.remover:
             self.by_pid[attempt.container.remover] = attempt
-        for report in reports:
-            self.reports.add(report)
+        # While others stand behind it, the agent has nothing to decide.
+        self._keep(reports, is_urgent=not self.turns.is_awaited(attempt.run))
         if attempt.due_ns:
-            self._wake_at(attempt)
+            self._timetable.add(attempt, self.attempts.values())
         if attempt.is_over and attempt.run.attempt in self.attempts:
             del self.attempts[attempt.run.attempt]
             self._over.append(attempt)  # Put away once its end is told: somebody waits for that.
-
-    def _wake_at(self, attempt: Attempt) -> None:
-        if len(self._due) > DUE_SPARE + 2 * len(self.attempts):
-            # Timeouts of indices that ended long before.
-            waiting = [other for other in self.attempts.values() if other.due_ns]
-            self._due = [(other.due_ns, number, other) for number, other in enumerate(waiting)]
-            heapq.heapify(self._due)
-            self._due_count = len(waiting)
-        self._due_count += 1
-        heapq.heappush(self._due, (attempt.due_ns, self._due_count, attempt))
+            self.turns.over(attempt.run)
 
     def _put_away(self, attempt: Attempt) -> None:
-        remover = attempt.close()
+        # Whoever shares its lease works in the same directory.
+        remover = attempt.close(keep_scratch=self.turns.is_taken(attempt.run))
         if remover:
             self.removers.add(remover)
         if not self.attempts:
             self.stance.go_home()
 
     def _reap(self) -> None:
-        self._is_reaping = False
-        for number, gone in enumerate(reap.reap(), start=1):
-            # No signal comes for those that are left: the next turn goes on with them.
-            self._is_reaping = number == reap.REAPED_PER_TURN_MAX
+        count = 0
+        for gone in reap.reap():
+            count += 1
             attempt = self.by_pid.pop(gone.pid, None)
             if attempt:
                 self._after(attempt, attempt.main_ended(gone, self._left_by(attempt)))
@@ -373,6 +373,8 @@ class Keeper:
             else:
                 self.removers.discard(gone.pid)
                 removing.discard(gone.pid)
+        # No signal comes for those that are left: the next turn goes on with them.
+        self._is_reaping = count == reap.REAPED_PER_TURN_MAX
 
     def _left_by(self, attempt: Attempt) -> list[int]:
         """Orphans of an attempt, where no group knows its members."""
@@ -404,6 +406,7 @@ class Keeper:
     def _close(self) -> None:
         self.door.close()
         self.pool.remove()
+        self.stance.spare.clear()
 
 
 def main(arguments: list[str]) -> int:

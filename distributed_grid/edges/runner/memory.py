@@ -9,12 +9,12 @@ It knows `true`, `false`, `sh -c 'exit N'`, and `sleep`, which runs until it is 
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
-from typing import Final
 
 import msgspec
 
 from distributed_grid.edges.runner import Report
 from distributed_grid.edges.runner.agent_link import RunnerGone
+from distributed_grid.edges.runner.turns import SINGLE, Turns
 from distributed_grid.wire.keeper import (
     Acknowledge,
     Ended,
@@ -27,9 +27,8 @@ from distributed_grid.wire.keeper import (
     StopIndex,
     ToKeeper,
     Usage,
+    Withdraw,
 )
-
-SINGLE: Final = -1
 
 
 class MemoryRunner:
@@ -37,6 +36,7 @@ class MemoryRunner:
 
     def __init__(self) -> None:
         self._running: dict[str, tuple[Run, deque[int]]] = {}
+        self._turns = Turns()
         self._unacknowledged: list[Report] = []
         self._fresh: list[Report] = []
         self._arrived = asyncio.Event()
@@ -54,8 +54,9 @@ class MemoryRunner:
             boot_id="memory",
             pid=0,
             limits={"cpu": "not limited", "memory": "not limited", "processes": "not limited"},
-            running=tuple(self._running),
+            running=(*self._running, *self._turns.waiting),
             unacknowledged=len(self._unacknowledged),
+            queued=self._turns.waiting,
         )
         self._wake()
         return self
@@ -64,10 +65,21 @@ class MemoryRunner:
         """Obey at once."""
         if self._is_closed:
             raise RunnerGone("it was closed")
+        self._obey(message)
+        while (following := self._turns.take()) is not None:
+            self._begin(following)
+        if isinstance(message, Quit):
+            await self.close()
+
+    def _obey(self, message: ToKeeper) -> None:
         match message:
-            case Run() if message.attempt not in self._running:
-                self._running[message.attempt] = (message, deque(message.indices or (SINGLE,)))
-                self._go_on(message.attempt, is_first=True)
+            case Run():
+                if not (message.attempt in self._running or message.attempt in self._turns):
+                    self._run(message)
+            case Stop() | StopIndex() | Withdraw() if message.attempt in self._turns:
+                for ended in self._turns.obey(message):
+                    times = {"started_ms": self.now_ms, "ended_ms": self.now_ms}
+                    self._report(msgspec.structs.replace(ended, **times))
             case Stop() if message.attempt in self._running:
                 run, pending = self._running[message.attempt]
                 index = pending[0]
@@ -78,9 +90,9 @@ class MemoryRunner:
             case Acknowledge():
                 self._unacknowledged = [r for r in self._unacknowledged if r.number > message.upto]
             case Quit():
-                for attempt in list(self._running) if message.stop_jobs else ():
-                    await self.send(Stop(attempt=attempt))
-                await self.close()
+                everybody = (*self._turns.waiting, *self._running)
+                for attempt in everybody if message.stop_jobs else ():
+                    self._obey(Stop(attempt=attempt))
             case _:
                 pass
 
@@ -102,11 +114,18 @@ class MemoryRunner:
         self._is_closed = True
         self._wake()
 
-    def _go_on(self, attempt: str, *, is_first: bool) -> None:
-        run, pending = self._running[attempt]
+    def _run(self, run: Run) -> None:
+        if self._turns.join(run):
+            self._begin(run)
+
+    def _begin(self, run: Run) -> None:
+        pending = deque(run.indices or (SINGLE,))
+        self._running[run.attempt] = (run, pending)
         outcome = _outcome(run.argv)
-        if is_first and outcome != ("not-found", 127):
-            started = Started(number=0, attempt=attempt, pid=1, at_ms=self.now_ms, index=pending[0])
+        if outcome != ("not-found", 127):
+            started = Started(
+                number=0, attempt=run.attempt, pid=1, at_ms=self.now_ms, index=pending[0]
+            )
             self._report(started)
         while pending and outcome is not None:
             index = pending.popleft()
@@ -121,6 +140,7 @@ class MemoryRunner:
     def _end(self, run: Run, index: int, how: How, code: int, *, is_last: bool) -> None:
         if is_last:
             del self._running[run.attempt]
+            self._turns.over(run)
         self._report(
             Ended(
                 number=0,

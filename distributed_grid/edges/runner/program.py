@@ -11,6 +11,7 @@ import stat
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from distributed_grid.errors import EXIT_GRID
 from distributed_grid.wire.keeper import How
 
 DEFAULT_PATH: Final = "/usr/local/bin:/usr/bin:/bin"  # Of a job that was given none.
@@ -71,6 +72,6 @@ def refusal(program: Program, problem: OSError) -> NotRun:
         return NotRun("not-executable", 126, f"{program.path}: {problem.strerror}")
     if problem.errno == errno.E2BIG:
         return NotRun(
-            "failed", 125, "the arguments and the environment are too long for the kernel"
+            "failed", EXIT_GRID, "the arguments and the environment are too long for the kernel"
         )
-    return NotRun("failed", 125, f"{program.path}: {problem.strerror}")
+    return NotRun("failed", EXIT_GRID, f"{program.path}: {problem.strerror}")

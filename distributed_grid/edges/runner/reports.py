@@ -20,8 +20,10 @@ from distributed_grid.edges.runner.journal import (
     Journal,
     Opened,
 )
+from distributed_grid.edges.runner.turns import did_not_start
+from distributed_grid.errors import EXIT_GRID
 from distributed_grid.wire.frames import framed
-from distributed_grid.wire.keeper import Ended, Started, Usage
+from distributed_grid.wire.keeper import Ended, Run, Started, Usage
 
 IN_MEMORY_MAX: Final = 100_000  # Some 30 MB; older ones are read from the journal when asked for.
 MENDING_NS: Final = 1_000_000_000  # Between tries to write a journal that had no space.
@@ -72,6 +74,10 @@ class Reports:
         died = "the keeper died" if before == self._opened.boot_id else "the machine restarted"
         now_ms = time.time_ns() // 1_000_000
         for begun in list(self._running.values()):
+            if begun.is_queued:
+                # Not a loss: that would count against the job, and nothing was tried.
+                self.add(did_not_start(begun.attempt, note=f"{died} before it started"))
+                continue
             self.leftover_scratch.append(begun.scratch_dir)
             if begun.is_container:
                 self.leftover_containers.append(begun.attempt)
@@ -80,7 +86,7 @@ class Reports:
                     number=0,
                     attempt=begun.attempt,
                     how="lost",
-                    code=125,
+                    code=EXIT_GRID,
                     started_ms=begun.started_ms,
                     ended_ms=now_ms,
                     usage=Usage(),
@@ -92,19 +98,24 @@ class Reports:
 
     # --- From attempts ----------------------------------------------------------------------------
 
-    def begin(self, attempt: str, scratch_dir: str, *, is_container: bool = False) -> None:
-        """An attempt has work left from now on."""
+    def begin(self, run: Run, *, is_queued: bool = False) -> None:
+        """An attempt has work left from now on, or no longer waits for its turn."""
+        has_waited = run.attempt in self._running
         begun = Begun(
-            attempt=attempt,
-            scratch_dir=scratch_dir,
+            attempt=run.attempt,
+            scratch_dir=run.scratch_dir,
             started_ms=time.time_ns() // 1_000_000,
-            is_container=is_container,
+            is_container=bool(run.image),
+            is_queued=is_queued,
         )
-        self._running[attempt] = begun
+        self._running[run.attempt] = begun
         self._journal.add(begun)
+        if has_waited:
+            # Before it starts: the next keeper must not say of one that ran that it never did.
+            self._journal.flush()
 
-    def add(self, report: Started | Ended) -> None:
-        """Number a report and keep it."""
+    def add(self, report: Started | Ended, *, is_urgent: bool = True) -> None:
+        """Number a report and keep it. One that is not urgent may wait a moment for company."""
         if self._journal.trouble and isinstance(report, Ended):
             trouble = f"the keeper's journal could not be written: {self._journal.trouble}"
             note = f"{report.note}; {trouble}" if report.note else trouble
@@ -113,7 +124,7 @@ class Reports:
         self._next_number += 1
         body = _encode(msgspec.structs.replace(report, number=number))
         if isinstance(report, Started) or report.is_last:
-            self.is_urgent = True
+            self.is_urgent = self.is_urgent or is_urgent
             if isinstance(report, Ended):
                 self._running.pop(report.attempt, None)
         self._journal.add_encoded(body)

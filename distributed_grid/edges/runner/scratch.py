@@ -9,6 +9,7 @@ of the time that `/bin/true` takes.
 
 import contextlib
 import os
+from collections.abc import Callable
 from typing import Final
 
 REMOVER: Final = "/bin/rm"
@@ -18,12 +19,17 @@ removing: Final[set[int]] = set()  # Processes that remove what lay aside, until
 class Scratch:
     """One directory, by path."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, before_remover: Callable[[], None] = lambda: None) -> None:
+        """The remover inherits what the keeper took on: cores, limits, group; step out first."""
         self.path = path
+        self._before_remover = before_remover
         self._count = 0
+        self._is_made = False
 
     def prepare(self) -> None:
         """Make it, empty, for us alone. Raises OSError with the reason if that cannot be."""
+        if self._is_made and self._is_fresh():
+            return
         try:
             os.mkdir(self.path, 0o700)
         except FileNotFoundError:
@@ -31,6 +37,7 @@ class Scratch:
         except FileExistsError:
             if not self._is_fresh():
                 self._make_anew()
+        self._is_made = True
 
     def remove(self) -> int:
         """Take it away; the process that is still at it, or 0."""
@@ -56,10 +63,12 @@ class Scratch:
         aside = f"{self.path}.old-{self._count}"  # The one before may not be gone yet.
         with contextlib.suppress(OSError):
             os.rename(self.path, aside)
-            removing.add(Scratch(aside).remove())
+            old = Scratch(aside, before_remover=self._before_remover)
+            removing.add(old.remove())
         os.mkdir(self.path, 0o700)
 
     def _start_remover(self) -> int:
+        self._before_remover()
         try:
             return os.posix_spawn(REMOVER, [REMOVER, "-rf", "--", self.path], {})
         except OSError:

@@ -14,6 +14,7 @@ import signal
 from typing import Final
 
 from distributed_grid.edges.runner.program import NotRun, Program, find, refusal, with_shell
+from distributed_grid.errors import EXIT_GRID
 from distributed_grid.wire.keeper import Run
 
 # What Python or the keeper ignores or handles. Every other signal is as at the start.
@@ -52,7 +53,7 @@ class Recipe:
             except OSError as again:
                 raise refusal(program, again) from None
         except ValueError as problem:  # A NUL inside of an argument.
-            raise NotRun("failed", 125, f"the command: {problem}") from None
+            raise NotRun("failed", EXIT_GRID, f"the command: {problem}") from None
         self._program = program
         return pid
 

@@ -10,6 +10,8 @@ import os
 from distributed_grid.edges.runner.cgroups import CgroupPool, Group
 from distributed_grid.edges.runner.program import NotRun
 from distributed_grid.edges.runner.rlimits import ProcessLimit
+from distributed_grid.edges.runner.spare import Spare
+from distributed_grid.errors import EXIT_GRID
 from distributed_grid.wire.keeper import Limits, Slot
 
 CAN_PIN = hasattr(os, "sched_setaffinity")
@@ -18,8 +20,8 @@ CAN_PIN = hasattr(os, "sched_setaffinity")
 class Stance:
     """The keeper's own directory, cores, limits and group."""
 
-    def __init__(self, pool: CgroupPool) -> None:
-        self.pool = pool
+    def __init__(self, pool: CgroupPool, spare: Spare) -> None:
+        self.pool, self.spare = pool, spare
         self._directory: tuple[str, int, int] = ("", 0, 0)
         self._cores_home = frozenset(os.sched_getaffinity(0)) if CAN_PIN else frozenset()
         self._cores = self._cores_home
@@ -43,19 +45,19 @@ class Stance:
             self._stand_in(cwd)
         except (OSError, ValueError) as problem:
             why = getattr(problem, "strerror", None) or str(problem)
-            raise NotRun("failed", 125, f"the directory {cwd}: {why}") from None
+            raise NotRun("failed", EXIT_GRID, f"the directory {cwd}: {why}") from None
         try:
             self._stand_on(frozenset(slot.cores) or self._cores_home)
         except (OSError, ValueError):
             cores = ", ".join(map(str, slot.cores))
-            raise NotRun("failed", 125, f"cannot be pinned to the cores {cores}") from None
+            raise NotRun("failed", EXIT_GRID, f"cannot be pinned to the cores {cores}") from None
         try:
             if self._process_limit:
                 self._process_limit.put_on(limits.processes_max)
             if group:
                 group.enter(limits, slot)
         except (OSError, ValueError) as problem:
-            raise NotRun("failed", 125, f"its limits could not be set: {problem}") from None
+            raise NotRun("failed", EXIT_GRID, f"its limits could not be set: {problem}") from None
 
     def rest(self) -> None:
         """Nothing was started for a moment: do not share a core with a job that keeps it busy."""

@@ -6,8 +6,9 @@ import pytest
 from distributed_grid.edges.runner import reports as reports_module
 from distributed_grid.edges.runner.journal import Acknowledged, Journal
 from distributed_grid.edges.runner.reports import Reports
+from distributed_grid.model.ids import job_id_of
 from distributed_grid.wire.frames import Unframer
-from distributed_grid.wire.keeper import Ended, FromKeeper, Started, Usage
+from distributed_grid.wire.keeper import Ended, FromKeeper, Run, Started, Usage
 
 
 def open_reports(path: Path, *, keeper: str = "first", boot: str = "boot") -> Reports:
@@ -17,6 +18,13 @@ def open_reports(path: Path, *, keeper: str = "first", boot: str = "boot") -> Re
 def an_end(attempt: str = "one", **fields: object) -> Ended:
     given = dict(how="exited", code=0, started_ms=1, ended_ms=2, usage=Usage())
     return Ended(number=0, attempt=attempt, **{**given, **fields})
+
+
+def a_run(attempt: str = "one") -> Run:
+    return Run(
+        attempt=attempt, job=job_id_of("x"), argv=("true",), env={}, cwd="/",
+        output_dir="/o", scratch_dir="/scratch",
+    )  # fmt: skip
 
 
 def told(reports: Reports) -> list[Started | Ended]:
@@ -41,7 +49,7 @@ def test_numbers_grow_and_unacknowledged_reports_are_repeated(tmp_path: Path) ->
 
 def test_the_next_keeper_repeats_what_the_last_could_not_tell(tmp_path: Path) -> None:
     first = open_reports(tmp_path / "j")
-    first.begin("one", "/scratch")
+    first.begin(a_run())
     first.add(an_end(code=7))
     first.add(an_end("two"))
     first.acknowledge(2)
@@ -61,7 +69,7 @@ def test_what_ran_when_the_keeper_went_is_told_as_failed(
     tmp_path: Path, boot: str, note: str
 ) -> None:
     first = open_reports(tmp_path / "j")
-    first.begin("one", "/scratch")
+    first.begin(a_run())
     first.add(an_end(is_last=False, index=0))
     first.flush()
     second = open_reports(tmp_path / "j", keeper="second", boot=boot)
@@ -71,6 +79,54 @@ def test_what_ran_when_the_keeper_went_is_told_as_failed(
     assert (last.how, last.code, last.note, last.is_last) == ("lost", 125, note, True)
     assert second.leftover_scratch == ["/scratch"]
     assert open_reports(tmp_path / "j", keeper="third").leftover_scratch == []
+
+
+@pytest.mark.parametrize(
+    ("boot", "note"),
+    [
+        ("boot", "the keeper died before it started"),
+        ("other", "the machine restarted before it started"),
+    ],
+)
+def test_what_waited_when_the_keeper_went_is_not_told_as_lost(
+    tmp_path: Path, boot: str, note: str
+) -> None:
+    first = open_reports(tmp_path / "j")
+    first.begin(a_run(), is_queued=True)
+    first.flush()
+    second = open_reports(tmp_path / "j", keeper="second", boot=boot)
+    second.repeat()
+    (ended,) = told(second)
+
+    assert (ended.how, ended.code, ended.note, ended.is_last) == ("stopped", 125, note, True)
+    assert ended.started_ms == ended.ended_ms
+    assert second.leftover_scratch == []
+
+
+def test_who_has_waited_is_lost_as_soon_as_it_may_have_started(tmp_path: Path) -> None:
+    """Nothing was flushed since: the keeper may be killed right after the process was made."""
+    first = open_reports(tmp_path / "j")
+    first.begin(a_run(), is_queued=True)
+    first.flush()
+    first.begin(a_run())
+    second = open_reports(tmp_path / "j", keeper="second")
+    second.repeat()
+
+    assert [report.how for report in told(second)] == ["lost"]
+
+
+def test_a_journal_made_small_still_knows_who_waits(tmp_path: Path) -> None:
+    first = open_reports(tmp_path / "j")
+    for attempt in ("one", "two"):
+        first.begin(a_run(attempt), is_queued=True)
+    first.begin(a_run("one"))
+    first.add(Started(number=0, attempt="one", pid=1, at_ms=1))
+    first.acknowledge(1)
+    first._rewrite()
+    second = open_reports(tmp_path / "j", keeper="second")
+    second.repeat()
+
+    assert [(r.attempt, r.how) for r in told(second)] == [("one", "lost"), ("two", "stopped")]
 
 
 @pytest.mark.parametrize("cut", [1, 5, 9, 40])

@@ -1,8 +1,11 @@
+import os
 from pathlib import Path
 
 import pytest
 
+from distributed_grid.edges.runner import output as output_module
 from distributed_grid.edges.runner.output import Output
+from distributed_grid.edges.runner.spare import SPARE_MAX, Spare
 from distributed_grid.wire.keeper import Limits
 from tests.keeper_lab import KeeperLab, wait_until
 
@@ -15,9 +18,54 @@ def test_binary_output_arrives_as_it_was_written(lab: KeeperLab) -> None:
 
 
 def test_output_files_are_for_their_owner_alone(lab: KeeperLab, tmp_path: Path) -> None:
-    lab.outcome("true")
+    lab.shell_outcome("echo x")
 
+    assert (tmp_path / "output/one").stat().st_mode & 0o777 == 0o700
     assert (tmp_path / "output/one/stdout").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_silent_process_leaves_no_file_and_costs_the_next_one_none(
+    lab: KeeperLab, tmp_path: Path
+) -> None:
+    lab.outcome("true")
+    spare = sorted((lab.data_dir / "spare").iterdir())
+    lab.outcome("true", attempt="two")
+
+    assert sorted((lab.data_dir / "spare").iterdir()) == spare
+    assert len(spare) == len(("stdout", "stderr"))
+    assert not (tmp_path / "output").exists()
+
+
+def test_what_runs_for_a_moment_has_its_files_and_another_try_writes_to_their_end(
+    lab: KeeperLab, tmp_path: Path
+) -> None:
+    lab.send(lab.a_shell("echo first; read line <fifo; echo second", cwd=str(tmp_path)))
+    os.mkfifo(tmp_path / "fifo")
+    wait_until((tmp_path / "output/one/stderr").exists)
+    assert lab.output() == b"first\n"
+    (tmp_path / "fifo").write_text("go\n")
+    lab.ended()
+    lab.shell_outcome("echo third", attempt="two", output_dir=str(tmp_path / "output/one"))
+
+    assert lab.output() == b"first\nsecond\nthird\n"
+
+
+def test_spare_files_of_an_earlier_keeper_are_removed_and_their_number_is_bounded(
+    tmp_path: Path,
+) -> None:
+    left = tmp_path / "left"
+    left.mkdir()
+    (left / "file").touch()
+    spare = Spare(str(left))
+
+    assert not left.exists()
+    first = spare.file()
+    spare.give_file(first)
+    assert spare.file() == first
+    paths = [spare.file() for _ in range(SPARE_MAX + 1)]
+    for path in paths:
+        spare.give_file(path)
+    assert len(list(left.iterdir())) == SPARE_MAX + 1  # The first one is still out.
 
 
 def test_a_flood_is_bounded_while_it_runs_and_told(lab: KeeperLab, tmp_path: Path) -> None:
@@ -61,11 +109,27 @@ def test_a_flooding_index_is_cut_under_its_own_name(tmp_path: Path) -> None:
             file.write(b"0123456789")
     output.finish(index=5)
 
-    assert (tmp_path / "5.stdout.1").read_bytes() == b"6789"
+    assert (tmp_path / "5.stdout.1").read_bytes() == b"grid-cut 0000000000000000006\n6789"
     assert output.dropped_bytes == 12
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "5.stderr", "5.stderr.1", "5.stdout", "5.stdout.1",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("earlier_max", [0, 1_000])
+def test_a_silent_try_of_an_index_removes_what_the_one_before_wrote(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, earlier_max: int
+) -> None:
+    monkeypatch.setattr(output_module, "EARLIER_MAX", earlier_max)
+    for name in ("5.stdout", "5.stdout.1", "6.stdout"):
+        (tmp_path / name).write_text("of an earlier try")
+    output = Output(str(tmp_path), attempt="a", is_chunk=True, bytes_max=8)
+    for handle in output.open():
+        os.close(handle)
+    output.finish(index=5)
+    output.close()
+
+    assert [path.name for path in tmp_path.iterdir()] == ["6.stdout"]
 
 
 def test_the_environment_is_exactly_what_was_given(new_lab: KeeperLab, tmp_path: Path) -> None:
@@ -115,4 +179,16 @@ def test_every_index_finds_an_empty_scratch_directory(lab: KeeperLab, tmp_path: 
     lab.ended()
 
     wait_until(lambda: list((tmp_path / "output/one").iterdir()) == [])
+    wait_until(lambda: list((tmp_path / "scratch").iterdir()) == [])
+
+
+@pytest.mark.parametrize("indices", [(), (0, 1)])
+def test_what_removes_a_large_scratch_directory_is_not_taken_for_the_next_job(
+    lab: KeeperLab, tmp_path: Path, indices: tuple[int, ...]
+) -> None:
+    script = '[ "$GRID_ARRAY_INDEX" = 1 ] || (cd "$GRID_WORKDIR" && seq 1000 | xargs touch)'
+    first = lab.shell_outcome(script, indices=indices)
+    second = lab.outcome("true", attempt="two")
+
+    assert (first.code, first.note, second.note) == (0, "", "")
     wait_until(lambda: list((tmp_path / "scratch").iterdir()) == [])
