@@ -15,12 +15,12 @@ from typing import Any
 
 import msgspec
 import uvicorn
-from starlette.applications import Starlette
 
 from distributed_grid.errors import Ambiguous, NeverFits, NotFound
 from distributed_grid.model.ids import JobId, job_id_of
 from distributed_grid.model.job import JobSpec
-from distributed_grid.web.routes import routes
+from distributed_grid.web.application import Application
+from distributed_grid.web.routes import HANDLERS
 from distributed_grid.wire.api import (
     ArrayView,
     AttemptView,
@@ -90,6 +90,10 @@ class CannedAgent:
         self.asked.append(("wait", word, timeout_ms))
         return await self.job(word)
 
+    async def wait_many(self, words: tuple[str, ...], *, timeout_ms: int) -> Jobs:
+        self.asked.append(("wait_many", words, timeout_ms))
+        return Jobs(jobs=tuple([await self.job(word) for word in words]))
+
     async def cancel(self, word: str) -> JobView:
         view = await self.job(word)
         self.cancelled.append(view.name)
@@ -150,7 +154,7 @@ def serving(agent: CannedAgent, path: Path) -> Iterator[str]:
     listening.bind(str(path))
     listening.listen(64)
     config = uvicorn.Config(
-        Starlette(routes=routes(agent)),
+        Application(agent, HANDLERS),
         log_config=None,
         lifespan="off",
         timeout_graceful_shutdown=1,

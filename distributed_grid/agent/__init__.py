@@ -60,6 +60,10 @@ class Operations(Protocol):
         """The job once it has ended, or as it is when the time is over (0: no limit)."""
         ...
 
+    async def wait_many(self, words: tuple[str, ...], *, timeout_ms: int) -> Jobs:
+        """Those of the jobs that have ended: all, or as many as the time allows."""
+        ...
+
     async def cancel(self, word: str) -> JobView:
         """The job, cancelled or being cancelled."""
         ...

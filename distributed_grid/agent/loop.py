@@ -38,6 +38,8 @@ TIDY_TICKS: Final = 300  # Old jobs are forgotten every five minutes.
 RETRY_S: Final = 1.0  # A full disk is looked at again this often.
 
 
+NO_INDEX: Final = -1  # Where an index of an array could stand.
+
 # The named points of carrying something out; tests stop the agent at each of them.
 STEPS: Final = ("stepped", "saved", "told", "woken")
 
@@ -213,7 +215,8 @@ class Agent:
 
     async def _recall(self, wanted: set[JobId]) -> None:
         """Bring finished jobs back from the store that new ones come after."""
-        for job in sorted(wanted - set(self.node.coordinator.jobs)):
+        known = self.node.coordinator.jobs
+        for job in sorted(job for job in wanted if job not in known):
             if row := await self.store.job(job):
                 self.node.coordinator.recall(job_of(row))
 
@@ -234,12 +237,24 @@ class Agent:
     async def wait(self, word: str, *, timeout_ms: int) -> JobView:
         """The job once it has ended, or as it is when the time is over."""
         job = await self._find(word)
+        await self._end_of(job, asyncio.get_running_loop().time() + timeout_ms / 1_000)
+        return self._view(job)
+
+    async def wait_many(self, words: tuple[str, ...], *, timeout_ms: int) -> Jobs:
+        """Those of the jobs that have ended: all, or as many as the time allows."""
+        jobs = [await self._find(word) for word in words]
         until_s = asyncio.get_running_loop().time() + timeout_ms / 1_000
+        over = [job for job in jobs if await self._end_of(job, until_s)]
+        views = tuple(self._view(job, with_story=False) for job in over)
+        return Jobs(jobs=views, more=len(over) < len(jobs))
+
+    async def _end_of(self, job: Job, until_s: float) -> bool:
+        """Wait until the job has ended, and that is saved; whether it has in time."""
         while not job.has_ended or job.spec.id in self._unsaved:
             left_s = until_s - asyncio.get_running_loop().time()
             if left_s <= 0 or not await self.watchers.change_of(job.spec.id, timeout_s=left_s):
-                break
-        return self._view(job)
+                return False
+        return True
 
     async def cancel(self, word: str) -> JobView:
         """The job, cancelled or being cancelled."""
@@ -272,6 +287,8 @@ class Agent:
         job = await self._find(word)
         if job.spec.array is not None and index not in job.spec.array.indices:
             raise BadValue(index, expected="an index of the array", remedy="Give one with --index")
+        if job.spec.array is None and index != NO_INDEX:
+            raise BadValue(index, expected="no index: it is no array", remedy="Leave --index out")
         name = stream if job.spec.array is None else f"{index}.{stream}"
         path = f"{output_dir(self.place.paths, job)}/{name}"
         async for part in read_output(

@@ -3,64 +3,34 @@
 Lives here: one handler for each shape of route. Never here: the table (`wire.api`).
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import msgspec
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
-from starlette.routing import Route as StarletteRoute
 
 from distributed_grid.agent import Operations
-from distributed_grid.errors import BadValue, GridError
+from distributed_grid.errors import BadValue
 from distributed_grid.web.admission import admit
+from distributed_grid.web.application import Handler
 from distributed_grid.web.bodies import Room
 from distributed_grid.web.openapi import openapi_document
-from distributed_grid.web.problems import JSON, problem_response
+from distributed_grid.web.problems import JSON
 from distributed_grid.wire.api import (
     JOBS_MAX,
-    ROUTES,
+    WAIT_JOBS_MAX,
     Down,
     Event,
     Nothing,
-    Route,
     Submit,
+    WaitMany,
 )
 from distributed_grid.wire.maps import FeedMap, OpenMap, TakeCalls
 
-MSGPACK = "application/msgpack"
 WAIT_MS_MAX = 3_600_000  # A client that waits longer asks again.
 
 _room = Room()
-
-Handler = Callable[[Operations, Request], Awaitable[Any]]
-
-
-def routes(operations: Operations) -> list[StarletteRoute]:
-    """Every route of the table, bound to the operations."""
-    return [
-        StarletteRoute(route.path, _endpoint(operations, route), methods=[route.method])
-        for route in ROUTES
-    ]
-
-
-def _endpoint(operations: Operations, route: Route) -> Callable[[Request], Awaitable[Response]]:
-    handle = HANDLERS[route.name]
-
-    async def endpoint(request: Request) -> Response:
-        try:
-            answer = await handle(operations, request)
-        except GridError as error:
-            return problem_response(error)
-        except ClientDisconnect:
-            return Response(status_code=499)
-        if isinstance(answer, Response):
-            return answer
-        if route.codec == "msgpack":
-            return Response(msgspec.msgpack.encode(answer), media_type=MSGPACK)
-        return Response(msgspec.json.encode(answer), media_type=JSON)
-
-    return endpoint
 
 
 async def _body(
@@ -116,6 +86,17 @@ async def _job(operations: Operations, request: Request) -> Any:
 async def _wait(operations: Operations, request: Request) -> Any:
     timeout_ms = _number(request, "timeout_ms", default=WAIT_MS_MAX, most=WAIT_MS_MAX)
     return await operations.wait(request.path_params["job"], timeout_ms=timeout_ms)
+
+
+async def _wait_many(operations: Operations, request: Request) -> Any:
+    wanted = await _body(request, WaitMany)
+    if not 0 <= wanted.timeout_ms <= WAIT_MS_MAX or len(wanted.ids) > WAIT_JOBS_MAX:
+        raise BadValue(
+            len(wanted.ids),
+            expected=f"at most {WAIT_JOBS_MAX} jobs, for at most {WAIT_MS_MAX} ms",
+            remedy="Ask again for the rest",
+        )
+    return await operations.wait_many(wanted.ids, timeout_ms=wanted.timeout_ms)
 
 
 async def _cancel(operations: Operations, request: Request) -> Any:
@@ -225,6 +206,7 @@ HANDLERS: dict[str, Handler] = {
     "jobs": _jobs,
     "job": _job,
     "wait": _wait,
+    "wait_many": _wait_many,
     "cancel": _cancel,
     "explain": _explain,
     "logs": _logs,

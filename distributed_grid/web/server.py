@@ -13,15 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import uvicorn
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import Response
 
 from distributed_grid.agent import Operations
-from distributed_grid.errors import GridError, NotFound
+from distributed_grid.web.application import Application
 from distributed_grid.web.connections import CONNECTIONS_MAX, Connection
-from distributed_grid.web.problems import problem_response
-from distributed_grid.web.routes import routes
+from distributed_grid.web.routes import HANDLERS
 
 BACKLOG = 512
 FILES_BESIDE = 512  # What the agent opens for itself: the store, logs that are read.
@@ -56,15 +52,15 @@ async def serve(operations: Operations, listening: socket.socket) -> None:
     # Else every junk byte of a stranger would be a line in our log.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     config = uvicorn.Config(
-        Starlette(
-            routes=routes(operations),
-            exception_handlers={404: _no_such_path, 405: _no_such_path, Exception: _our_fault},
-        ),
+        Application(operations, HANDLERS),
         http=Connection,
         ws="none",
         log_config=None,
         access_log=False,
         lifespan="off",
+        proxy_headers=False,  # Nobody stands between us and a unix socket.
+        server_header=False,
+        date_header=False,
         timeout_graceful_shutdown=1,
     )
     server = _QuietServer(config)
@@ -75,22 +71,6 @@ async def serve(operations: Operations, listening: socket.socket) -> None:
         server.should_exit = True
         await serving
         raise
-
-
-class OurFault(GridError):
-    """Something went wrong that is not the client's doing."""
-
-    def __init__(self, what: str) -> None:
-        self.what = what
-        super().__init__(f"the agent made a mistake: {what}", remedy="Please report its log")
-
-
-async def _no_such_path(request: Request, _: Exception) -> Response:
-    return problem_response(NotFound("path", f"{request.method} {request.url.path}"))
-
-
-async def _our_fault(_: Request, error: Exception) -> Response:
-    return problem_response(OurFault(type(error).__name__))
 
 
 def _allow_files(wanted: int) -> None:

@@ -25,6 +25,7 @@ JobState = Literal[
 ENDED: frozenset[str] = frozenset({"succeeded", "failed", "cancelled", "lost", "skipped"})
 
 JOBS_MAX = 10_000  # In one submission or one page.
+WAIT_JOBS_MAX = 1_000  # In one wait: a megabyte of answer.
 REQUEST_BYTES_MAX = 64 << 20
 
 
@@ -121,6 +122,13 @@ class Jobs(msgspec.Struct, frozen=True, kw_only=True):
     more: bool = False
 
 
+class WaitMany(msgspec.Struct, frozen=True, kw_only=True):
+    """Wait for all of these; the answer has those that have ended when the time is over."""
+
+    ids: tuple[str, ...]  # Ids, names or prefixes; at most `WAIT_JOBS_MAX`.
+    timeout_ms: int = 3_600_000
+
+
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """Why a job is where it is, and what would help."""
 
@@ -196,6 +204,8 @@ ROUTES: tuple[Route, ...] = (
     Route("job", "GET", "/v1/jobs/{job}", Nothing, JobView, "One job, by id, name or prefix"),
     Route("wait", "GET", "/v1/jobs/{job}/wait", Nothing, JobView,
           "Answer when the job has ended, or the time is over", ("timeout_ms",)),
+    Route("wait_many", "POST", "/v1/jobs/wait", WaitMany, Jobs,
+          "Answer with those that have ended, when all have or the time is over"),
     Route("cancel", "POST", "/v1/jobs/{job}/cancel", Nothing, JobView, "Cancel a job"),
     Route("explain", "GET", "/v1/jobs/{job}/explain", Nothing, Explanation, "Why it waits"),
     Route("logs", "GET", "/v1/jobs/{job}/logs", Nothing, "application/octet-stream",
