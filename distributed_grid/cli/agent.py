@@ -1,24 +1,28 @@
 """The way from a command to the agent: which one, and how its answers are printed as JSON.
 
 Lives here: what every command that asks the agent shares. Never here: what is asked (its own file).
-Nothing heavy is imported: `grid run` starts through here.
+Nothing heavy is imported, click neither: `grid run` starts through here.
 """
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import click
 import msgspec
 
 from distributed_grid.client import calls, door
 from distributed_grid.client.blocking import Caller
 from distributed_grid.errors import GridError
 
+if TYPE_CHECKING:
+    import click
+
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 
 def data_dir_option(function: Decorated) -> Decorated:
     """`--data-dir`: which agent."""
+    import click
+
     return click.option(
         "--data-dir",
         metavar="DIR",
@@ -28,6 +32,8 @@ def data_dir_option(function: Decorated) -> Decorated:
 
 def json_option(function: Decorated) -> Decorated:
     """`--json`: one value on stdout, for programs."""
+    import click
+
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
 
 
@@ -38,10 +44,12 @@ def caller(data_dir: str | None) -> Caller:
 
 def print_json(value: Any) -> None:
     """A value as it is, on stdout."""
+    import click
+
     click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
 
 
-def job_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+def job_names(ctx: "click.Context", param: "click.Parameter", incomplete: str) -> list[str]:
     """Names and short ids of jobs, for completion in a shell; none if nobody answers."""
     del param
     try:
@@ -55,6 +63,7 @@ def job_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 
 def job_argument(*, many: bool = False) -> Callable[[Decorated], Decorated]:
     """The argument that names a job, or several."""
+    import click
 
     def decorate(function: Decorated) -> Decorated:
         return click.argument(

@@ -22,14 +22,18 @@ LINE_BYTES_MAX: Final = 1 << 20  # A line longer than this is cut into several.
 def watch(agent: Caller, spec: JobSpec, *, stream: bool) -> JobView:
     """Show an array until it has ended."""
     turns = _Turns(spec)
+    # What may be tried again is shown in the end, its last try, as `grid logs` does.
+    is_live = stream and not spec.retries
+    has_bar = sys.stderr.isatty() and not is_live
     with Interrupts(raises=True) as interrupts:
         while True:
             try:
-                if stream:
+                if is_live:
                     turns.copy(agent)
-                elif sys.stderr.isatty():
-                    return _bar(agent, spec)
-                return agent.run(calls.wait(f"id:{spec.id}"))
+                view = _bar(agent, spec) if has_bar else agent.run(calls.wait(f"id:{spec.id}"))
+                if stream and not is_live:
+                    turns.copy(agent)
+                return view  # noqa: TRY300  (the loop is about signals)
             except Interrupted:
                 foreground.leave_or_go_on(agent, spec.id, spec.name, interrupts)
             except BrokenPipeError:

@@ -14,7 +14,7 @@ def command(shell: str) -> None:
     zsh:   eval "$(grid completion zsh)"     in ~/.zshrc
     fish:  grid completion fish | source     in ~/.config/fish/config.fish
     """
-    from distributed_grid.cli import grid
+    from distributed_grid.cli.commands import grid
 
     kind = get_completion_class(shell)
     assert kind is not None

@@ -5,7 +5,6 @@ second places made-up jobs on a made-up fleet (`demo_fleet`).
 """
 
 import click
-from rich.rule import Rule
 
 from distributed_grid.cli import probe, render
 
@@ -24,12 +23,12 @@ def command(
     """Show Grid at work on this machine."""
     console = render.out()
     if only in (None, "machine"):
-        console.print(Rule("this machine · grid probe"))
+        render.rule(console, "this machine · grid probe")
         ctx.invoke(probe.command)
     if only in (None, "jobs"):
         from distributed_grid.cli.demo_jobs import show_jobs
 
-        console.print(Rule("real jobs on this machine · grid up, grid run"))
+        render.rule(console, "real jobs on this machine · grid up, grid run")
         show_jobs(console)
     if only in (None, "fleet"):
         from distributed_grid.cli.demo_fleet import show_fleet

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from rich.console import Console
 from rich.progress import Progress
-from rich.rule import Rule
 from rich.text import Text
 
 from distributed_grid.cli import placement_text, render
@@ -38,12 +37,12 @@ class Outcome(NamedTuple):
 def show_fleet(console: Console, *, node_count: int, job_count: int, seed: int) -> None:
     """A mixed batch on a made-up fleet under every policy, and one refusal explained."""
     fleet, jobs = random_fleet(node_count, seed=seed), random_jobs(job_count, seed=seed)
-    console.print(Rule("many machines, pretended · grid place"))
+    render.rule(console, "many machines, pretended · grid place")
     _show_fleet(console, fleet)
     with render.progress(render.talk()) as progress:
         outcomes = [_batch(policy, fleet, jobs, progress) for policy in (*POLICIES, None)]
     console.print(_table(outcomes, job_count))
-    console.print(Rule("one refusal, explained"))
+    render.rule(console, "one refusal, explained")
     _explain(console, outcomes[0])
 
 

@@ -2,6 +2,7 @@
 
 import os
 import time
+from pathlib import Path
 from typing import Final
 
 import click
@@ -51,25 +52,31 @@ def stop(agent: Caller, *, stop_jobs: bool) -> NodeStatus:
     try:
         agent.run(calls.down(stop_jobs=stop_jobs))
     except NoAgent:
-        if _lives(status.pid):  # It may have gone before its answer; that is what was wanted.
+        if lives(status.pid):  # It may have gone before its answer; that is what was wanted.
             raise
     agent.close()
     awaited = (
         [status.pid] if status.jobs_running and not stop_jobs else [status.pid, status.keeper_pid]
     )
     deadline = time.monotonic() + GONE_S
-    while any(_lives(pid) for pid in awaited):
+    while any(lives(pid) for pid in awaited):
         if time.monotonic() > deadline:
             raise StillUp(agent.path)
         time.sleep(LOOK_S)
     return status
 
 
-def _lives(pid: int) -> bool:
+def lives(pid: int) -> bool:
+    """Whether a process is there and has not ended."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
         return True  # Somebody else's by now, or always.
-    return True
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return not Path("/proc/self").exists()  # It went just now; or this is not Linux.
+    # It has ended even if nobody asked for its status yet: some take seconds for that.
+    return stat.rpartition(b")")[2].split()[:1] not in ([b"Z"], [b"X"])

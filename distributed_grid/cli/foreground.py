@@ -9,10 +9,9 @@ import os
 import select
 from typing import Final
 
-import click
-
 from distributed_grid.cli import outcome
 from distributed_grid.cli.interrupts import Interrupted, Interrupts
+from distributed_grid.cli.tell import tell
 from distributed_grid.client import calls
 from distributed_grid.client.blocking import Caller, Line
 from distributed_grid.client.exchange import Broken
@@ -69,7 +68,7 @@ def leave_or_go_on(agent: Caller, job: JobId, name: str, interrupts: Interrupts)
         case "go on":
             return
         case "detach":
-            click.echo(f"grid: job {name} goes on: grid wait {job}", err=True)
+            tell(f"grid: job {name} goes on: grid wait {job}")
         case "cancel":
             cancel(agent, job, name)
     raise Left(code)
@@ -79,9 +78,9 @@ def cancel(agent: Caller, job: JobId, name: str) -> None:
     """Cancel a job, and say so; that it has just ended is no failure."""
     try:
         agent.run(calls.cancel(f"id:{job}"))
-        click.echo(f"grid: job {name} ({job[:12]}) cancelled", err=True)
+        tell(f"grid: job {name} ({job[:12]}) cancelled")
     except GridError as error:
-        click.echo(f"grid: {error}", err=True)
+        tell(f"grid: {error}")
 
 
 class _Tap:
@@ -149,8 +148,13 @@ def write_all(target: int, data: bytes) -> None:
 def finish(job: JobView) -> int:
     """Tell the reason, if there is one to tell, and give the exit code."""
     if (why := outcome.reason(job)) is not None:
-        click.echo(f"grid: {why}", err=True)
-    for attempt in job.attempts:
-        if "output cut" in attempt.note:  # Else nobody would know that bytes are missing.
-            click.echo(f"grid: {attempt.note}", err=True)
+        tell(f"grid: {why}")
+    tell_cuts(job)
     return outcome.exit_code(job)
+
+
+def tell_cuts(job: JobView) -> None:
+    """Say what was cut of its output: else nobody would know that bytes are missing."""
+    for attempt in job.attempts:
+        if "output cut" in attempt.note:
+            tell(f"grid: {attempt.note}")

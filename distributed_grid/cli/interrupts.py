@@ -10,9 +10,9 @@ import sys
 from types import FrameType, TracebackType
 from typing import Any, Final, Literal, Self
 
-import click
+from distributed_grid.cli.tell import tell
 
-SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # SIGHUP: the terminal closed.
 Choice = Literal["cancel", "detach", "go on"]
 
 
@@ -30,7 +30,10 @@ class Interrupts:
         self.last: int | None = None  # The signal that is not answered yet.
 
     def __enter__(self) -> Self:
-        self._previous = {number: signal.signal(number, self._heard) for number in SIGNALS}
+        # Under nohup a closed terminal shall end nothing.
+        is_nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        heard = [number for number in SIGNALS if number != signal.SIGHUP or not is_nohup]
+        self._previous = {number: signal.signal(number, self._heard) for number in heard}
         return self
 
     def __exit__(
@@ -62,10 +65,10 @@ class Interrupts:
         question = f"\nJob {name} runs. [c]ancel it, [d]etach (it goes on), or [g]o on watching? "
         held = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
-            click.echo(question, err=True, nl=False)
+            tell(question, end="")
             letter = sys.stdin.readline().strip().lower()[:1] or "c"
         except KeyboardInterrupt:  # The second one.
-            click.echo(err=True)
+            tell()
             return "cancel"
         finally:
             signal.signal(signal.SIGINT, held)

@@ -4,6 +4,7 @@ Lives here: its facts, its attempts, its story. Never here: why it waits (`expla
 """
 
 import shlex
+from typing import Final
 
 import click
 
@@ -18,6 +19,8 @@ from distributed_grid.cli.agent import (
 from distributed_grid.client import calls
 from distributed_grid.model import bytesize, duration
 from distributed_grid.wire.api import AttemptView, JobView
+
+ATTEMPTS_SHOWN: Final = 5  # The newest: an array has one for each chunk.
 
 
 @click.command("job")
@@ -53,7 +56,10 @@ def _show(job: JobView) -> None:
             ("array", outcome.array_summary(job).partition(": ")[2] if job.array else ""),
         ]
     )
-    for attempt in job.attempts:
+    earlier = len(job.attempts) - ATTEMPTS_SHOWN
+    if earlier > 0:
+        click.echo(f"\nand {earlier} more attempts before these; --json has all that are kept")
+    for attempt in job.attempts[-ATTEMPTS_SHOWN:]:
         _show_attempt(attempt)
     if job.story:
         click.echo(f"\n{click.style('story', bold=True)}")

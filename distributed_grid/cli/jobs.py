@@ -18,6 +18,8 @@ from distributed_grid.wire.api import JOBS_MAX, Jobs, JobView
 
 STATES: Final = ("waiting", "running", "succeeded", "failed", "cancelled", "lost", "skipped")
 REFRESH_S: Final = 1.0
+COMMAND_CHARACTERS: Final = 60  # On a terminal, beside the other columns.
+COMMAND_CHARACTERS_MAX: Final = 1_000  # Into a pipe: a script in an argument is no table.
 _COLOURS: Final = {"running": "cyan", "succeeded": "green", "failed": "red", "lost": "red",
                    "cancelled": "yellow", "skipped": "yellow"}  # fmt: skip
 
@@ -96,8 +98,16 @@ def _row(job: JobView) -> list[Any]:
         milli.text(job.cpu_milli),
         text.moment(job.submitted_ms),
         text.ran_for(job),
-        " ".join(job.argv)[:60],
+        _command(job),
     ]
+
+
+def _command(job: JobView) -> str:
+    """In one line, whatever is in it; on a terminal a short one."""
+    most = COMMAND_CHARACTERS if sys.stdout.isatty() else COMMAND_CHARACTERS_MAX
+    words = " ".join(job.argv)[: most + 1]
+    plain = "".join(letter if letter.isprintable() else " " for letter in words)
+    return plain if len(plain) <= most else f"{plain[: most - 1]}…"
 
 
 def _progress(job: JobView) -> str:

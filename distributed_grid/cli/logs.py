@@ -12,9 +12,11 @@ from distributed_grid.cli.agent import (
     json_option,
     print_json,
 )
-from distributed_grid.cli.foreground import STDOUT, write_all
+from distributed_grid.cli.foreground import STDOUT, tell_cuts, write_all
 from distributed_grid.client import calls
+from distributed_grid.client.blocking import Caller
 from distributed_grid.client.streams import Output
+from distributed_grid.errors import BadValue
 
 
 @click.command("logs")
@@ -33,12 +35,20 @@ def command(
     as_json: bool,
     data_dir: str | None,
 ) -> None:
-    """Print what a job wrote, byte for byte."""
+    """Print what a job wrote, byte for byte.
+
+    A job that was tried again: everything, one try after the other. An index of an array: what its
+    last try wrote. What was more than the agent keeps is cut at the start, which is told on stderr.
+    """
     stream = "stderr" if stderr else "stdout"
     with caller(data_dir) as agent:
+        if index is not None:
+            word = _array_of(agent, word, index)
         if not as_json:
             for data in agent.stream(Output(word, stream=stream, index=index, follow=follow)):
                 write_all(STDOUT, data)
+            if follow:
+                tell_cuts(agent.run(calls.job(word)))
             return
         if follow:
             agent.run(calls.wait(word))
@@ -54,3 +64,12 @@ def command(
             "text": written.decode(errors="replace"),
         }
     )
+
+
+def _array_of(agent: Caller, word: str, index: int) -> str:
+    """The job, if it is an array at all; whether it has the index, the agent says."""
+    job = agent.run(calls.job(word))
+    if job.array is None:
+        remedy = f"Leave --index out: {job.name} is no array"
+        raise BadValue(index, expected="no index", remedy=remedy)
+    return f"id:{job.id}"

@@ -5,11 +5,10 @@ Lives here: the codes of `run` and `wait`, once. Nothing heavy is imported.
 
 from typing import Final
 
+from distributed_grid.errors import EXIT_GRID, EXIT_USAGE, GridError
 from distributed_grid.wire.api import ENDED, JobView
 
 EXIT_NOT_IN_TIME: Final = 124
-EXIT_GRID: Final = 125  # Grid failed, refused, cancelled, lost or skipped it.
-EXIT_INTERRUPTED: Final = 130
 
 
 def exit_code(job: JobView) -> int:
@@ -19,6 +18,11 @@ def exit_code(job: JobView) -> int:
     if job.state == "failed" and job.exit_code is not None:
         return job.exit_code
     return EXIT_GRID if job.state in ENDED else EXIT_NOT_IN_TIME
+
+
+def code_of(error: GridError) -> int:
+    """Of `run` and `wait`, whose other codes are the job's: 2 for a wrong word, else 125."""
+    return EXIT_USAGE if error.exit_code == EXIT_USAGE else EXIT_GRID
 
 
 def reason(job: JobView) -> str | None:

@@ -11,8 +11,12 @@ from collections.abc import Iterable, Sequence
 from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
+
+PIPE_COLUMNS = 100_000  # Wider than any row: the longest cells are commands, cut at 1,000.
+RULE_COLUMNS_MAX = 100  # As wide as our prose.
 
 
 def out() -> Console:
@@ -38,6 +42,11 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str | Text
     return made
 
 
+def rule(console: Console, title: str) -> None:
+    """A line across, with words in it."""
+    console.print(Rule(title), width=min(console.width, RULE_COLUMNS_MAX))
+
+
 def progress(console: Console) -> Progress:
     """A progress bar that vanishes when done, and stays silent where there is no terminal."""
     return Progress(
@@ -52,9 +61,9 @@ def progress(console: Console) -> Progress:
 
 
 def _console(*, stderr: bool) -> Console:
-    # Into a pipe or a file nothing is wrapped: other programs read it.
+    # Into a pipe or a file nothing is wrapped or cut: other programs read it.
     stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() else 200
+    width = None if stream.isatty() else PIPE_COLUMNS
     return Console(stderr=stderr, highlight=False, soft_wrap=False, width=width)
 
 

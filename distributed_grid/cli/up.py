@@ -63,6 +63,7 @@ def command(
     options += ["--config", str(Path(config).absolute())] if config else []
     with Caller(home.socket, coming_s=0) as agent:  # Nobody comes back before we call.
         _refuse_second(agent, home)
+    _check_settings(home, name, config)
     if detach:
         _begin(home, options, as_json=as_json, is_data=True)
         return
@@ -100,6 +101,14 @@ def _refuse_second(agent: Caller, home: Home) -> None:
     except NoAgent:
         return
     raise AgentRuns(home.data, pid=status.pid)
+
+
+def _check_settings(home: Home, name: str, config: str | None) -> None:
+    """Raise what the agent would say of its settings: here it is bad input, there a bad start."""
+    from distributed_grid.config.settings import load_settings
+
+    flags = {"node.name": ("--name", name)} if name else {}
+    load_settings(os.environ, file=config, config_dir=home.config, flags=flags)
 
 
 def _start(home: Home, options: list[str]) -> Keeper:

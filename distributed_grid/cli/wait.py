@@ -11,6 +11,8 @@ from distributed_grid.cli.agent import (
     print_json,
 )
 from distributed_grid.client import calls
+from distributed_grid.client.blocking import Caller
+from distributed_grid.errors import GridError
 from distributed_grid.model import duration
 from distributed_grid.wire.api import ENDED, JobView
 
@@ -32,22 +34,28 @@ def command(
     """Wait until jobs have ended.
 
     Exits with the code of the job; of several with 0 if all ended well, else with the first that
-    did not. 124 also if the time is over, 125 if Grid cancelled, lost or skipped a job.
+    did not. 124 also if the time is over, 125 if Grid failed, cancelled, lost or skipped a job, or
+    there is no such job, or no agent answers.
     """
-    from time import monotonic
-
-    deadline = None if timeout is None else monotonic() + duration.parse(timeout) / 1_000
-    views: list[JobView] = []
-    with caller(data_dir) as agent:
-        # First all of them, so that a wrong word is told now and not in an hour.
-        ids = [agent.run(calls.job(word)).id for word in words]
-        for job in ids:
-            left = None if deadline is None else max(int((deadline - monotonic()) * 1_000), 1)
-            views.append(agent.run(calls.wait(f"id:{job}", timeout_ms=left)))
+    timeout_ms = None if timeout is None else duration.parse(timeout)
+    try:
+        with caller(data_dir) as agent:
+            views = _waited(agent, words, timeout_ms)
+    except GridError as error:
+        click.echo(f"grid: {error}", err=True)
+        ctx.exit(outcome.code_of(error))
     if as_json:
         print_json(views[0] if len(views) == 1 else views)
     codes = [_told(view) for view in views]
     ctx.exit(next((code for code in codes if code), 0))
+
+
+def _waited(agent: Caller, words: tuple[str, ...], timeout_ms: int | None) -> list[JobView]:
+    if len(words) == 1:
+        return [agent.run(calls.wait(words[0], timeout_ms=timeout_ms))]
+    # First all of them, so that a wrong word is told now and not in an hour.
+    ids = [agent.run(calls.job(word)).id for word in words]
+    return agent.run(calls.wait_many(ids, timeout_ms=timeout_ms))
 
 
 def _told(view: JobView) -> int:

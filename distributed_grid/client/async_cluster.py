@@ -13,17 +13,12 @@ from distributed_grid.client.async_map_results import AsyncMapResults, AsyncPool
 from distributed_grid.client.awaiting import AsyncCaller
 from distributed_grid.client.blocking import ANSWER_S
 from distributed_grid.client.cluster import JobHandle, OutputName, socket_path
-from distributed_grid.client.map_workers import (
-    Applied,
-    WorkerPool,
-    WorkerWishes,
-    worker_key,
-    worker_spec,
-)
-from distributed_grid.client.mapping import Mapping, plan_of
-from distributed_grid.client.specification import Command, Wishes, specification
+from distributed_grid.client.map_workers import Applied, WorkerWishes
+from distributed_grid.client.mapping import plan_of
+from distributed_grid.client.specification import Command, Wishes
 from distributed_grid.client.streams import Events, Output
-from distributed_grid.model import duration
+from distributed_grid.client.submission import submitted, waited
+from distributed_grid.errors import Closed
 from distributed_grid.model.ids import JobId
 from distributed_grid.wire.api import Event, Explanation, JobState, JobView, NodeStatus
 
@@ -81,13 +76,19 @@ class AsyncCluster:
     """The way to the agent of this machine."""
 
     def __init__(self, socket: str, *, answer_s: float = ANSWER_S) -> None:
-        self._caller = AsyncCaller(socket, answer_s=answer_s)
-        self._pools = AsyncPools(self._caller)
+        self.socket = socket  # Of the agent.
+        self._open_caller = AsyncCaller(socket, answer_s=answer_s)
+        self._pools = AsyncPools(self._open_caller)
+        self._is_closed = False
 
     @property
-    def socket(self) -> str:
-        """The socket of the agent."""
-        return self._caller.path
+    def _caller(self) -> AsyncCaller:
+        self._refuse_closed()
+        return self._open_caller
+
+    def _refuse_closed(self) -> None:
+        if self._is_closed:
+            raise Closed(self.socket)
 
     async def submit(
         self, command: Command, *, after: Iterable[Job] | Job = (), **wishes: Unpack[Wishes]
@@ -97,12 +98,7 @@ class AsyncCluster:
         `after` names jobs to wait for, each ended well unless `:any` or `:failed` follows. It is
         durable when this returns.
         """
-        if isinstance(after, str | AsyncJobHandle | JobHandle | JobView):
-            after = (after,)
-        words = [calls.job_word(job) for job in after]
-        waits_for = await self._caller.run(calls.resolved(words))
-        spec = specification(command, wishes, after=waits_for)
-        await self._caller.run(calls.submit([spec]))
+        spec = await self._caller.run(submitted(command, after, wishes))
         return AsyncJobHandle(self, spec.id, spec.name)
 
     async def job(self, job: Job) -> JobView:
@@ -116,15 +112,30 @@ class AsyncCluster:
         page = await self._caller.run(calls.jobs(state=state, name=name, user=user, limit=limit))
         return page.jobs
 
+    @overload  # A word is iterable, too, and means one job.
+    async def wait(  # type: ignore[overload-overlap]
+        self,
+        jobs: Job,
+        timeout: float | str | None = None,  # noqa: ASYNC109
+    ) -> JobView: ...
+
+    @overload
     async def wait(
         self,
-        job: Job,
-        *,
+        jobs: Iterable[Job],
         timeout: float | str | None = None,  # noqa: ASYNC109
-    ) -> JobView:
-        """A job once it has ended; raises NotEnded, a TimeoutError, if that takes too long."""
-        timeout_ms = None if timeout is None else duration.parse(timeout)
-        return await self._caller.run(calls.ended(calls.job_word(job), timeout_ms=timeout_ms))
+    ) -> list[JobView]: ...
+
+    async def wait(
+        self,
+        jobs: Iterable[Job] | Job,
+        timeout: float | str | None = None,  # noqa: ASYNC109
+    ) -> Any:
+        """A job once it has ended, or a list of them in their order, once all have.
+
+        Raises NotEnded, a TimeoutError, if that takes too long. Those of a list have no story.
+        """
+        return await self._caller.run(waited(jobs, timeout))
 
     async def cancel(self, job: Job) -> JobView:
         """Cancel a job."""
@@ -203,13 +214,10 @@ class AsyncCluster:
         call whose worker died is run again `retries` times. `chunk` fixes how many calls a worker
         takes at once.
         """
+        self._refuse_closed()
         plan = plan_of(items, ordered=ordered, workers=workers, retries=retries, chunk=chunk)
-        spec = worker_spec(function, wishes, socket=self.socket)
-        held = self._pools.take(worker_key(spec), lambda: WorkerPool(spec))
-        mapping = Mapping(held.pool, function, plan=plan, name=spec.name)
-        return AsyncMapResults(
-            self._pools, held, mapping, items, return_exceptions=return_exceptions
-        )
+        begun = self._pools.begin(function, wishes, plan)
+        return AsyncMapResults(self._pools, begun, items, return_exceptions=return_exceptions)
 
     async def call(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """One call in a worker process of one core; use `map` for many, or for other workers."""
@@ -219,8 +227,9 @@ class AsyncCluster:
 
     async def close(self) -> None:
         """Hang up; jobs go on, maps end."""
+        self._is_closed = True
         await self._pools.close()
-        await self._caller.close()
+        await self._open_caller.close()
 
     async def __aenter__(self) -> Self:
         return self

@@ -7,67 +7,38 @@ Invariant: closed, collected or cancelled, a map that is not done ends its worke
 import asyncio
 import contextlib
 import time
-import weakref
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from distributed_grid.client import map_calls
 from distributed_grid.client.awaiting import AsyncCaller, AsyncLine
 from distributed_grid.client.blocking import RETRY_S
-from distributed_grid.client.door import is_coming_back
-from distributed_grid.client.exchange import Broken
-from distributed_grid.client.map_results import AWAY_S, POOLS_MAX
-from distributed_grid.client.map_workers import WorkerPool
+from distributed_grid.client.map_pools import AWAY_S, SURVIVED, HeldPool, IdlePools, Results
 from distributed_grid.client.mapping import Mapping
-from distributed_grid.errors import GridError, NoAgent, NotFound
+from distributed_grid.errors import GridError
 
 R = TypeVar("R")
 
 
-class AsyncHeldPool:
-    """A pool, and the connection that keeps it alive."""
-
-    def __init__(self, pool: WorkerPool) -> None:
-        self.pool = pool
-        self.line: AsyncLine | None = None
-
-    def let_go(self) -> None:
-        """The agent ends it in a moment."""
-        if self.line is not None:
-            with contextlib.suppress(RuntimeError):  # Its loop is closed, and so is it.
-                self.line.close()
-            self.line = None
-
-
-class AsyncPools:
-    """The pools of one cluster that no map uses now."""
+class AsyncPools(IdlePools[AsyncLine]):
+    """The pools of one cluster, and the way to end them."""
 
     def __init__(self, caller: AsyncCaller) -> None:
+        super().__init__(caller.path)
         self.caller = caller
-        self.active: weakref.WeakSet[AsyncMapResults[Any]] = weakref.WeakSet()
-        self._idle: dict[bytes, AsyncHeldPool] = {}
 
-    def take(self, key: bytes, make: Callable[[], WorkerPool]) -> AsyncHeldPool:
-        """One of this kind: perhaps with warm workers."""
-        return self._idle.pop(key, None) or AsyncHeldPool(make())
-
-    async def put(self, held: AsyncHeldPool) -> None:
+    async def put(self, held: HeldPool[AsyncLine]) -> None:
         """Its map is done; the next may use it."""
-        others = self._idle.pop(held.pool.key, None)
-        self._idle[held.pool.key] = held
-        if others is not None:
-            await self.end(others)
-        if len(self._idle) > POOLS_MAX:
-            await self.end(self._idle.pop(next(iter(self._idle))))
+        for other in self.kept(held):
+            await self.end(other)
 
-    async def end(self, held: AsyncHeldPool) -> None:
+    async def end(self, held: HeldPool[AsyncLine]) -> None:
         """End a pool and its workers; if nobody answers, they end without being told."""
         try:
             if held.pool.is_open:
-                await self.caller.run(map_calls.close(held.pool.id))
-        except GridError:
-            pass
+                with contextlib.suppress(GridError):
+                    await self.caller.run(map_calls.close(held.pool.id))
         finally:
             held.let_go()
 
@@ -75,11 +46,11 @@ class AsyncPools:
         """End them all, and the maps that are not done."""
         for results in list(self.active):
             await results.close()
-        while self._idle:
-            await self.end(self._idle.popitem()[1])
+        for held in self.emptied():
+            await self.end(held)
 
 
-class AsyncMapResults(AsyncIterator[R], Generic[R]):
+class AsyncMapResults(Results[R, AsyncLine], AsyncIterator[R]):
     """The results of a map, as they are asked for.
 
     An exception of a call is raised where its result would be; `anext()` goes on after it. Closing,
@@ -89,17 +60,14 @@ class AsyncMapResults(AsyncIterator[R], Generic[R]):
     def __init__(
         self,
         pools: AsyncPools,
-        held: AsyncHeldPool,
-        mapping: Mapping,
+        begun: tuple[HeldPool[AsyncLine], Mapping],
         items: Iterable[Any] | AsyncIterable[Any],
         *,
         return_exceptions: bool,
     ) -> None:
-        self._pools, self._held, self._mapping = pools, held, mapping
         self._items = _each(items)
-        self._return_exceptions = return_exceptions
-        self._is_closed = False
-        pools.active.add(self)
+        self._pools = pools
+        super().__init__(pools, begun, return_exceptions=return_exceptions)
 
     def __aiter__(self) -> Self:
         return self
@@ -113,26 +81,15 @@ class AsyncMapResults(AsyncIterator[R], Generic[R]):
             await self.close()
             raise
         if self._mapping.is_done:
-            await self._finish()
+            self._close_once()
+            await self._pools.put(self._held)
             raise StopAsyncIteration
-        index, value, error = self._mapping.read()
-        if error is not None and not self._return_exceptions:
-            raise error
-        got = value if error is None else error
-        result: R = got if self._mapping.is_ordered else (index, got)  # type: ignore[assignment]
-        return result
+        return self._result()
 
     async def close(self) -> None:
         """End the map; calls that run are stopped."""
-        if not self._is_closed:
-            self._is_closed = True
-            self._pools.active.discard(self)
+        if self._close_once():
             await self._pools.end(self._held)
-
-    async def _finish(self) -> None:
-        self._is_closed = True
-        self._pools.active.discard(self)
-        await self._pools.put(self._held)
 
     async def _advance(self) -> None:
         """Until there is a result to read, or there will be none."""
@@ -156,16 +113,9 @@ class AsyncMapResults(AsyncIterator[R], Generic[R]):
                     await caller.run(self._mapping.open())
                     held.line = await caller.opened(map_calls.Hold(held.pool.id))
                 await caller.run(self._mapping.converse())
-            except Broken:  # While it was about to be held; the agent is coming back.
-                held.pool.is_open = False
-            except NoAgent:
-                if time.monotonic() > until_s or not is_coming_back(caller.path):
-                    raise
-                await asyncio.sleep(RETRY_S)
-            except NotFound as error:
-                if error.kind != "map":
-                    raise
-                held.pool.is_open = False  # The agent was restarted: it is opened again.
+            except SURVIVED as error:
+                if self._needs_pause(error, is_late=time.monotonic() > until_s):
+                    await asyncio.sleep(RETRY_S)
             else:
                 return
 
@@ -179,10 +129,6 @@ class AsyncMapResults(AsyncIterator[R], Generic[R]):
         trace: TracebackType | None,
     ) -> None:
         await self.close()
-
-    def __del__(self) -> None:
-        if not getattr(self, "_is_closed", True):
-            self._held.let_go()  # No conversation here: the agent notices by itself.
 
 
 async def _each(items: Iterable[Any] | AsyncIterable[Any]) -> AsyncIterator[Any]:

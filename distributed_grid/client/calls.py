@@ -5,18 +5,20 @@ Invariant: every call ends in a value of its type or in a GridError.
 """
 
 from collections.abc import Generator, Iterable
+from itertools import islice
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from distributed_grid.client.exchange import BadAnswer, Request, Response
 from distributed_grid.client.problems import problem_of
-from distributed_grid.errors import BadValue, GridError, shown
+from distributed_grid.errors import BadValue, GridError, NotFound, shown
 from distributed_grid.model.ids import JobId
 from distributed_grid.model.job import After, JobSpec
 from distributed_grid.wire.api import (
     ENDED,
     ROUTES,
+    WAIT_JOBS_MAX,
     Down,
     Explanation,
     Jobs,
@@ -25,6 +27,7 @@ from distributed_grid.wire.api import (
     Nothing,
     Submit,
     Submitted,
+    WaitMany,
 )
 
 T = TypeVar("T")
@@ -32,6 +35,9 @@ Call = Generator[Request, Response, T]
 
 WAIT_MS: Final = 30_000  # Of one question: an agent that died unnoticed is noticed by then.
 _ROUTES: Final = {route.name: route for route in ROUTES}
+_PLAIN: Final = str.maketrans(
+    "", "", "-._~:"
+)  # May stand in paths and queries, beside alphanumerics.
 
 
 class NotEnded(GridError, TimeoutError):
@@ -85,7 +91,11 @@ def resolved(words: Iterable[str]) -> Call[tuple[After, ...]]:
     found = []
     for text in words:
         word, when = after_parts(text)
-        view = yield from job(word)
+        try:
+            view = yield from job(word)
+        except NotFound:
+            _refuse_condition(text)
+            raise
         found.append(After(job=view.id, when=when))
     return tuple(found)
 
@@ -94,6 +104,18 @@ def after_parts(text: str) -> tuple[str, Any]:
     """`build:any` is the job build, ended in any way; without a condition: ended well."""
     word, colon, when = text.rpartition(":")
     return (word, when) if colon and when in ("ok", "any", "failed") else (text, "ok")
+
+
+def _refuse_condition(text: str) -> None:
+    """`build:bogus` is no job; most likely it was meant as one, with a condition."""
+    word, _, when = text.rpartition(":")
+    if word and word not in ("id", "name") and when not in ("ok", "any", "failed"):
+        raise BadValue(
+            text,
+            expected="a job to come after, with :ok, :any, :failed or nothing behind it",
+            remedy=f"Write {word}:any to go on however it ends",
+            field="after",
+        ) from None
 
 
 def jobs(*, state: str = "", name: str = "", user: str = "", limit: int = 0,
@@ -131,6 +153,33 @@ def ended(word: str, *, timeout_ms: int | None = None) -> Call[JobView]:
     if view.state not in ENDED:
         raise NotEnded(view)
     return view
+
+
+def wait_many(ids: Iterable[JobId], *, timeout_ms: int | None = None) -> Call[list[JobView]]:
+    """Jobs in this order, once all have ended, or as they are when the time is over.
+
+    Those that ended in time come without their story: a thousand of them fit into one answer.
+    """
+    wanted = list(ids)
+    left = dict.fromkeys(wanted)  # In their order; the first are asked for first.
+    found: dict[JobId, JobView] = {}
+    left_ms = timeout_ms
+    while left:
+        ask_ms = WAIT_MS if left_ms is None else max(min(WAIT_MS, left_ms), 1)
+        words = tuple(f"id:{one}" for one in islice(left, WAIT_JOBS_MAX))
+        body = WaitMany(ids=words, timeout_ms=ask_ms)
+        response = yield request_for("wait_many", body=body, wait_ms=ask_ms)
+        for view in decoded(response, Jobs).jobs:
+            if view.state in ENDED:
+                found[view.id] = view
+                left.pop(view.id, None)
+        if left_ms is not None:
+            left_ms -= max(response.took_ms, 1)
+            if left_ms <= 0:
+                break
+    for one in left:
+        found[one] = yield from job(f"id:{one}")
+    return [found[one] for one in wanted]
 
 
 def cancel(word: str) -> Call[JobView]:
@@ -184,5 +233,5 @@ def _word(value: Any) -> str:
 
 def _quoted(text: str) -> str:
     # urllib.parse does the same, and costs every `grid run` two milliseconds.
-    plain = all(letter.isascii() and (letter.isalnum() or letter in "-._~") for letter in text)
-    return text if plain else "".join(f"%{byte:02X}" for byte in text.encode(errors="replace"))
+    is_plain = text.isascii() and text.translate(_PLAIN).isalnum()
+    return text if is_plain else "".join(f"%{byte:02X}" for byte in text.encode(errors="replace"))

@@ -15,17 +15,12 @@ from typing import Any, Literal, ParamSpec, Self, TypeVar, Unpack, overload
 from distributed_grid.client import calls, door
 from distributed_grid.client.blocking import ANSWER_S, Caller
 from distributed_grid.client.map_results import MapResults, Pools
-from distributed_grid.client.map_workers import (
-    Applied,
-    WorkerPool,
-    WorkerWishes,
-    worker_key,
-    worker_spec,
-)
-from distributed_grid.client.mapping import Mapping, plan_of
-from distributed_grid.client.specification import Command, Wishes, specification
+from distributed_grid.client.map_workers import Applied, WorkerWishes
+from distributed_grid.client.mapping import plan_of
+from distributed_grid.client.specification import Command, Wishes
 from distributed_grid.client.streams import Events, Output
-from distributed_grid.model import duration
+from distributed_grid.client.submission import submitted, waited
+from distributed_grid.errors import Closed
 from distributed_grid.model.ids import JobId
 from distributed_grid.wire.api import Event, Explanation, JobState, JobView, NodeStatus
 
@@ -84,13 +79,19 @@ class Cluster:
     """The way to the agent of this machine. One thread at a time."""
 
     def __init__(self, socket: str, *, answer_s: float = ANSWER_S) -> None:
-        self._caller = Caller(socket, answer_s=answer_s)
-        self._pools = Pools(self._caller)
+        self.socket = socket  # Of the agent.
+        self._open_caller = Caller(socket, answer_s=answer_s)
+        self._pools = Pools(self._open_caller)
+        self._is_closed = False
 
     @property
-    def socket(self) -> str:
-        """The socket of the agent."""
-        return self._caller.path
+    def _caller(self) -> Caller:
+        self._refuse_closed()
+        return self._open_caller
+
+    def _refuse_closed(self) -> None:
+        if self._is_closed:
+            raise Closed(self.socket)
 
     def submit(
         self, command: Command, *, after: Iterable[Job] | Job = (), **wishes: Unpack[Wishes]
@@ -100,9 +101,7 @@ class Cluster:
         `after` names jobs to wait for, each ended well unless `:any` or `:failed` follows. It is
         durable when this returns.
         """
-        waits_for = self._caller.run(calls.resolved(after_words(after)))
-        spec = specification(command, wishes, after=waits_for)
-        self._caller.run(calls.submit([spec]))
+        spec = self._caller.run(submitted(command, after, wishes))
         return JobHandle(self, spec.id, spec.name)
 
     def job(self, job: Job) -> JobView:
@@ -115,10 +114,20 @@ class Cluster:
         """Jobs, newest first."""
         return self._caller.run(calls.jobs(state=state, name=name, user=user, limit=limit)).jobs
 
-    def wait(self, job: Job, *, timeout: float | str | None = None) -> JobView:
-        """A job once it has ended; raises NotEnded, a TimeoutError, if that takes too long."""
-        timeout_ms = None if timeout is None else duration.parse(timeout)
-        return self._caller.run(calls.ended(calls.job_word(job), timeout_ms=timeout_ms))
+    @overload  # A word is iterable, too, and means one job.
+    def wait(  # type: ignore[overload-overlap]
+        self, jobs: Job, timeout: float | str | None = None
+    ) -> JobView: ...
+
+    @overload
+    def wait(self, jobs: Iterable[Job], timeout: float | str | None = None) -> list[JobView]: ...
+
+    def wait(self, jobs: Iterable[Job] | Job, timeout: float | str | None = None) -> Any:
+        """A job once it has ended, or a list of them in their order, once all have.
+
+        Raises NotEnded, a TimeoutError, if that takes too long. Those of a list have no story.
+        """
+        return self._caller.run(waited(jobs, timeout))
 
     def cancel(self, job: Job) -> JobView:
         """Cancel a job."""
@@ -195,11 +204,10 @@ class Cluster:
         call whose worker died is run again `retries` times. `chunk` fixes how many calls a worker
         takes at once.
         """
+        self._refuse_closed()
         plan = plan_of(items, ordered=ordered, workers=workers, retries=retries, chunk=chunk)
-        spec = worker_spec(function, wishes, socket=self.socket)
-        held = self._pools.take(worker_key(spec), lambda: WorkerPool(spec))
-        mapping = Mapping(held.pool, function, plan=plan, name=spec.name)
-        return MapResults(self._pools, held, mapping, items, return_exceptions=return_exceptions)
+        begun = self._pools.begin(function, wishes, plan)
+        return MapResults(self._pools, begun, items, return_exceptions=return_exceptions)
 
     def call(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """One call in a worker process of one core; use `map` for many, or for other workers."""
@@ -209,8 +217,9 @@ class Cluster:
 
     def close(self) -> None:
         """Hang up; jobs go on, maps end."""
+        self._is_closed = True
         self._pools.close()
-        self._caller.close()
+        self._open_caller.close()
 
     def __enter__(self) -> Self:
         return self
@@ -235,10 +244,3 @@ def connect(socket: str | os.PathLike[str] | None = None, *, answer_s: float = A
 def socket_path(told: str | os.PathLike[str] | None) -> str:
     """The socket given, or the usual one."""
     return door.home_of(None).socket if told is None else os.fspath(told)
-
-
-def after_words(after: Iterable[Job] | Job) -> list[str]:
-    """What a job comes after, as words."""
-    if isinstance(after, str | JobHandle | JobView):
-        after = (after,)
-    return [calls.job_word(job) for job in after]

@@ -5,7 +5,7 @@ Invariant: a secret reaches a job only if somebody names it with `--env`.
 """
 
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Final
 
 from distributed_grid.errors import BadInput, BadValue
@@ -70,9 +70,14 @@ def _is_listed(name: str, patterns: tuple[str, ...]) -> bool:
 
 def inherited(environ: Mapping[str, str]) -> dict[str, str]:
     """The caller's variables without secrets, without a job's own, without what is no text."""
+    return dict(_inherited(tuple(dict(environ).items())))
+
+
+@lru_cache(maxsize=1)  # A client that submits much does so from one environment.
+def _inherited(pairs: tuple[tuple[str, str], ...]) -> dict[str, str]:
     return {
         name: value
-        for name, value in environ.items()
+        for name, value in pairs
         if not is_secret(name) and not is_reserved(name) and is_text(name + value)
     }
 
@@ -80,15 +85,30 @@ def inherited(environ: Mapping[str, str]) -> dict[str, str]:
 def given(pairs: Mapping[str, str]) -> dict[str, str]:
     """Variables a person names, checked."""
     for name, value in pairs.items():
-        if not name or "=" in name or "\0" in name + value or not is_text(name + value):
+        if not is_name(name):
             raise BadValue(
-                name, expected="a variable such as NAME=value", remedy="Write --env NAME=value"
+                name,
+                expected="the name of a variable, without spaces and =",
+                remedy="Write --env NAME=value",
+                field="env",
+            )
+        if not isinstance(value, str) or "\0" in value or not is_text(value):
+            raise BadValue(
+                value,
+                expected=f"text without zero bytes for env {name}",
+                remedy="Put it in quotes",
+                field="env",
             )
         if is_reserved(name):
             raise BadValue(
                 name, expected="a variable that Grid does not set itself", remedy="Use another name"
             )
     return dict(pairs)
+
+
+def is_name(name: str) -> bool:
+    """Whether a variable can be called so, and any shell can show it."""
+    return bool(name) and name.isprintable() and not set(name) & {" ", "="}
 
 
 def from_words(words: Iterable[str], environ: Mapping[str, str]) -> dict[str, str]:

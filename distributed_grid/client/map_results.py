@@ -1,71 +1,43 @@
 """The results of a map, for a program that waits: an iterator that drives it.
 
-Lives here: the blocking driver of `mapping`. Its asyncio twin is `async_map_results`.
+Lives here: the blocking driver of `mapping`. Its asyncio twin is `async_map_results`; what they
+share is in `map_pools`.
 Invariant: closed, collected or interrupted, a map that is not done ends its workers.
 """
 
+import contextlib
 import time
-import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import Any, Final, Generic, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from distributed_grid.client import map_calls
 from distributed_grid.client.blocking import RETRY_S, Caller, Line
-from distributed_grid.client.door import is_coming_back
-from distributed_grid.client.exchange import Broken
-from distributed_grid.client.map_workers import WorkerPool
+from distributed_grid.client.map_pools import AWAY_S, SURVIVED, HeldPool, IdlePools, Results
 from distributed_grid.client.mapping import Mapping
-from distributed_grid.errors import GridError, NoAgent, NotFound
+from distributed_grid.errors import GridError
 
 R = TypeVar("R")
 
-AWAY_S: Final = 15.0  # An agent that a keeper brings back is waited for, also on a busy machine.
-POOLS_MAX: Final = 8  # Kept for the next map of the same kind, each with one open connection.
 
-
-class HeldPool:
-    """A pool, and the connection that keeps it alive."""
-
-    def __init__(self, pool: WorkerPool) -> None:
-        self.pool = pool
-        self.line: Line | None = None
-
-    def let_go(self) -> None:
-        """The agent ends it in a moment."""
-        if self.line is not None:
-            self.line.close()
-            self.line = None
-
-
-class Pools:
-    """The pools of one cluster that no map uses now."""
+class Pools(IdlePools[Line]):
+    """The pools of one cluster, and the way to end them."""
 
     def __init__(self, caller: Caller) -> None:
+        super().__init__(caller.path)
         self.caller = caller
-        self.active: weakref.WeakSet[MapResults[Any]] = weakref.WeakSet()
-        self._idle: dict[bytes, HeldPool] = {}
 
-    def take(self, key: bytes, make: Callable[[], WorkerPool]) -> HeldPool:
-        """One of this kind: perhaps with warm workers."""
-        return self._idle.pop(key, None) or HeldPool(make())
-
-    def put(self, held: HeldPool) -> None:
+    def put(self, held: HeldPool[Line]) -> None:
         """Its map is done; the next may use it."""
-        others = self._idle.pop(held.pool.key, None)
-        self._idle[held.pool.key] = held
-        if others is not None:
-            self.end(others)
-        if len(self._idle) > POOLS_MAX:
-            self.end(self._idle.pop(next(iter(self._idle))))
+        for other in self.kept(held):
+            self.end(other)
 
-    def end(self, held: HeldPool) -> None:
+    def end(self, held: HeldPool[Line]) -> None:
         """End a pool and its workers; if nobody answers, they end without being told."""
         try:
             if held.pool.is_open:
-                self.caller.run(map_calls.close(held.pool.id))
-        except GridError:
-            pass
+                with contextlib.suppress(GridError):
+                    self.caller.run(map_calls.close(held.pool.id))
         finally:
             held.let_go()
 
@@ -73,11 +45,11 @@ class Pools:
         """End them all, and the maps that are not done."""
         for results in list(self.active):
             results.close()
-        while self._idle:
-            self.end(self._idle.popitem()[1])
+        for held in self.emptied():
+            self.end(held)
 
 
-class MapResults(Iterator[R], Generic[R]):
+class MapResults(Results[R, Line], Iterator[R]):
     """The results of a map, as they are asked for.
 
     An exception of a call is raised where its result would be; `next()` goes on after it. Closing,
@@ -87,17 +59,14 @@ class MapResults(Iterator[R], Generic[R]):
     def __init__(
         self,
         pools: Pools,
-        held: HeldPool,
-        mapping: Mapping,
+        begun: tuple[HeldPool[Line], Mapping],
         items: Iterable[Any],
         *,
         return_exceptions: bool,
     ) -> None:
-        self._pools, self._held, self._mapping = pools, held, mapping
         self._items = iter(items)
-        self._return_exceptions = return_exceptions
-        self._is_closed = False
-        pools.active.add(self)
+        self._pools = pools
+        super().__init__(pools, begun, return_exceptions=return_exceptions)
 
     def __iter__(self) -> Self:
         return self
@@ -111,26 +80,15 @@ class MapResults(Iterator[R], Generic[R]):
             self.close()
             raise
         if self._mapping.is_done:
-            self._finish()
+            self._close_once()
+            self._pools.put(self._held)
             raise StopIteration
-        index, value, error = self._mapping.read()
-        if error is not None and not self._return_exceptions:
-            raise error
-        got = value if error is None else error
-        result: R = got if self._mapping.is_ordered else (index, got)  # type: ignore[assignment]
-        return result
+        return self._result()
 
     def close(self) -> None:
         """End the map; calls that run are stopped."""
-        if not self._is_closed:
-            self._is_closed = True
-            self._pools.active.discard(self)
+        if self._close_once():
             self._pools.end(self._held)
-
-    def _finish(self) -> None:
-        self._is_closed = True
-        self._pools.active.discard(self)
-        self._pools.put(self._held)
 
     def _advance(self) -> None:
         """Until there is a result to read, or there will be none."""
@@ -154,16 +112,9 @@ class MapResults(Iterator[R], Generic[R]):
                     caller.run(self._mapping.open())
                     held.line = caller.opened(map_calls.Hold(held.pool.id))
                 caller.run(self._mapping.converse())
-            except Broken:  # While it was about to be held; the agent is coming back.
-                held.pool.is_open = False
-            except NoAgent:
-                if time.monotonic() > until_s or not is_coming_back(caller.path):
-                    raise
-                time.sleep(RETRY_S)
-            except NotFound as error:
-                if error.kind != "map":
-                    raise
-                held.pool.is_open = False  # The agent was restarted: it is opened again.
+            except SURVIVED as error:
+                if self._needs_pause(error, is_late=time.monotonic() > until_s):
+                    time.sleep(RETRY_S)
             else:
                 return
 
@@ -177,7 +128,3 @@ class MapResults(Iterator[R], Generic[R]):
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-    def __del__(self) -> None:
-        if not getattr(self, "_is_closed", True):
-            self._held.let_go()  # No conversation here: the agent notices by itself.

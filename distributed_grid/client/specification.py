@@ -7,11 +7,12 @@ Lives here: what each word means, and its bounds. Never here: sending it (`calls
 
 import os
 import re
-from collections.abc import Mapping, Sequence
-from typing import Final, TypedDict
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from typing import Any, Final, TypedDict, TypeVar
 
 from distributed_grid.client import environment
-from distributed_grid.errors import BadValue
+from distributed_grid.errors import BadValue, UnknownName
 from distributed_grid.model import bytesize, duration, milli
 from distributed_grid.model.gpus import ANY, GPUS_MAX, GpuRequest, canonical_model
 from distributed_grid.model.ids import JobId, job_id
@@ -21,8 +22,14 @@ from distributed_grid.model.resources import Request, custom_kind, sorted_amount
 NAME_CHARACTERS_MAX: Final = 253  # As long as a host name may be.
 INDICES_MAX: Final = 10_000_000  # Of one array; the counts of the story fit in memory.
 RETRIES_MAX: Final = 1_000_000
-_ARRAY: Final = r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?(?:%(\d{1,9}))?"
+INDEX_MAX: Final = 10**9
+FIRST_WORD_CHARACTERS_MAX: Final = 4_096  # A path: what Linux takes as one.
+# More digits than an index may have, so that one that is too large is told so.
+_ARRAY: Final = r"(\d{1,15})(?:-(\d{1,15})(?::(\d{1,9}))?)?(?:%(\d{1,9}))?"
+_ARRAY_REMEDY: Final = "Write 0-999, 0-9:2 or 0-999%50"
 
+T = TypeVar("T")
+V = TypeVar("V")
 Command = str | Sequence[str]
 
 
@@ -50,6 +57,7 @@ class Wishes(TypedDict, total=False):
 def specification(command: Command, wishes: Wishes, *, after: tuple[After, ...] = ()) -> JobSpec:
     """The job that these words mean."""
     argv = argv_of(command)
+    _refuse_unknown(wishes)
     told = wishes.get("id")
     array = wishes.get("array")
     return JobSpec(
@@ -60,14 +68,14 @@ def specification(command: Command, wishes: Wishes, *, after: tuple[After, ...] 
             argv=argv,
             cwd=_directory(wishes.get("cwd")),
             env=_environment(wishes),
-            image=wishes.get("image", ""),
-            timeout_ms=_timeout_ms(wishes.get("timeout")),
+            image=_word(wishes.get("image", ""), "image"),
+            timeout_ms=_meant("timeout", _timeout_ms, wishes.get("timeout")),
         ),
         array=None if array is None else array_of(array),
         after=after,
         retries=_count(wishes.get("retries", 0), "retries"),
-        losses_max=_count(wishes.get("max_losses", 3), "losses"),
-        wait_for_capacity=wishes.get("wait_for_capacity", False),
+        losses_max=_count(wishes.get("max_losses", 3), "max_losses"),
+        wait_for_capacity=_choice(wishes.get("wait_for_capacity", False), "wait_for_capacity"),
         user=_user(),
     )
 
@@ -79,49 +87,68 @@ def new_id() -> JobId:
 
 def argv_of(command: Command) -> tuple[str, ...]:
     """A list is executed as it is, a string runs under a shell."""
-    words = ("/bin/sh", "-c", command) if isinstance(command, str) else tuple(command)
-    if not command or not words[0] or not all(isinstance(word, str) for word in words):
-        raise BadValue(command, expected="a command", remedy='Write ["python", "train.py"] or text')
+    words: tuple[str, ...] = ()
+    if isinstance(command, str):
+        words = ("/bin/sh", "-c", command)
+    elif isinstance(command, Sequence):
+        words = tuple(command)
+    if not words or not command or not words[0] or not all(isinstance(word, str) for word in words):
+        raise BadValue(
+            command,
+            expected="a command",
+            remedy='Write ["python", "train.py"] or text',
+            field="command",
+        )
     for word in words:
         if "\0" in word or not environment.is_text(word):
-            raise BadValue(word, expected="UTF-8 text without zero bytes", remedy="Use a file")
+            raise BadValue(
+                word,
+                expected="a command of UTF-8 text without zero bytes",
+                remedy="Use a file",
+                field="command",
+            )
     return words
 
 
 def array_of(value: str | int | range) -> Array:
     """`0-999%50`: a thousand, fifty at once; `0-9:2`: every second; 1000 and range(…) in Python."""
     width = 0
-    match value:
-        case range():
-            indices = value
-        case int():
-            indices = range(value)
-        case _:
-            found = re.fullmatch(_ARRAY, value.replace(" ", ""), re.ASCII)
-            if found is None:
-                raise BadValue(
-                    value, expected="indices such as 0-999", remedy="Write 0-999, 0-9:2 or 0-999%50"
-                )
-            first = int(found[1])
-            last = first if found[2] is None else int(found[2])
-            indices = range(first, last + 1, max(int(found[3] or 1), 1))
-            width = int(found[4] or 0)
-            if found[3] == "0" or found[4] == "0":
-                raise BadValue(
-                    value, expected="a step and a width of 1 or more", remedy="See 0-9:2"
-                )
-    if not 0 < len(indices) <= INDICES_MAX or indices.start < 0 or indices.step < 1:
-        raise BadValue(
-            value, expected=f"1 to {INDICES_MAX} rising indices from 0 on", remedy="Write 0-999"
-        )
+    if isinstance(value, range):
+        indices = value
+    elif isinstance(value, int) and not isinstance(value, bool):
+        indices = range(max(min(value, INDICES_MAX + 1), 0))  # Python counts no longer ranges.
+    else:
+        indices, width = _array_from_text(value)
+    if not indices or indices.step < 1 or indices.start < 0:
+        raise _bad_array(value, "rising indices from 0 on")
+    if indices[-1] > INDEX_MAX:
+        raise _bad_array(value, f"indices up to {INDEX_MAX}")
+    if len(indices) > INDICES_MAX:
+        raise _bad_array(value, f"at most {INDICES_MAX} indices", "Submit several arrays")
     return Array(start=indices.start, stop=indices[-1] + 1, step=indices.step, width=width)
+
+
+def _array_from_text(value: object) -> tuple[range, int]:
+    plain = value.replace(" ", "") if isinstance(value, str) else ""
+    found = re.fullmatch(_ARRAY, plain, re.ASCII)
+    if found is None:
+        raise _bad_array(value, "indices such as 0-999")
+    first, last, step, width = (None if part is None else int(part) for part in found.groups())
+    if step == 0 or width == 0:
+        raise _bad_array(value, "a step and a width of 1 or more", "See 0-9:2")
+    assert first is not None, "the expression has a first index"
+    return range(first, (first if last is None else last) + 1, step or 1), width or 0
+
+
+def _bad_array(value: object, expected: str, remedy: str = _ARRAY_REMEDY) -> BadValue:
+    return BadValue(value, expected=f"{expected} for array", remedy=remedy, field="array")
 
 
 def gpus_of(value: float | str | None) -> GpuRequest | None:
     """`2`, `0.5`, `H100:2`, `H100:0.5`; 0 is none."""
     if value is None:
         return None
-    model, colon, count = str(value).rpartition(":")
+    model, colon, count = value.rpartition(":") if isinstance(value, str) else ("", "", "")
     if colon and not model.strip():
         raise BadValue(value, expected="GPUs such as 2 or H100:2", remedy="Write MODEL:COUNT")
     share = milli.parse(count if isinstance(value, str) else value, what="GPUs, or MODEL:GPUs")
@@ -134,46 +161,64 @@ def gpus_of(value: float | str | None) -> GpuRequest | None:
 
 
 def _request(wishes: Wishes) -> Request:
-    kinds = wishes.get("resources") or {}
-    custom = {custom_kind(kind): milli.parse(n, what=kind) for kind, n in kinds.items()}
+    kinds = _pairs(wishes.get("resources"), "resources")
+    custom = {
+        custom_kind(kind): _meant("resources", partial(milli.parse, what=kind), amount)
+        for kind, amount in kinds.items()
+    }
+    cores = partial(milli.parse, what="cores")
     return Request(
-        cpu_milli=milli.parse(wishes.get("cpus", 1), what="cores"),
-        memory_bytes=bytesize.parse(wishes.get("memory", 0)),
-        storage_bytes=bytesize.parse(wishes.get("storage", 0)),
-        gpus=gpus_of(wishes.get("gpus")),
+        cpu_milli=_meant("cpus", cores, wishes.get("cpus", 1)),
+        memory_bytes=_meant("memory", bytesize.parse, wishes.get("memory", 0)),
+        storage_bytes=_meant("storage", bytesize.parse, wishes.get("storage", 0)),
+        gpus=_meant("gpus", gpus_of, wishes.get("gpus")),
         custom=sorted_amounts(custom),
     )
 
 
 def _name(told: str | None, command: Command) -> str:
     if told is None:
-        words = command.split() if isinstance(command, str) else command
-        first = os.path.basename(words[0]) if words else ""
+        words = command.split(maxsplit=1) if isinstance(command, str) else command
+        # Cut before and after: the end of a long path is its name, and its start a long name's.
+        first = os.path.basename(words[0][-FIRST_WORD_CHARACTERS_MAX:]) if words else ""
         plain = "".join(letter for letter in first if letter.isprintable())
         return plain[:NAME_CHARACTERS_MAX] or "job"
-    if not told.strip() or not told.isprintable() or len(told) > NAME_CHARACTERS_MAX:
+    if (
+        not isinstance(told, str)
+        or not told.strip()
+        or not told.isprintable()
+        or len(told) > NAME_CHARACTERS_MAX
+    ):
         raise BadValue(
             told,
             expected=f"a name of 1 to {NAME_CHARACTERS_MAX} printable characters",
             remedy="Write a shorter, plain name",
+            field="name",
         )
     return told
 
 
 def _directory(told: str | os.PathLike[str] | None) -> str:
+    """Where it starts; a relative path is meant from where the caller is."""
     try:
-        return os.getcwd() if told is None else os.path.abspath(told)
+        path = os.getcwd() if told is None else os.fspath(told)
+        is_path = isinstance(path, str) and "\0" not in path and environment.is_text(path)
+        if is_path and path:
+            return os.path.abspath(path)
     except FileNotFoundError:
         raise BadValue(
             ".", expected="a working directory that exists", remedy="Change to one, or give --cwd"
         ) from None
+    except TypeError:
+        pass  # Nothing that names a path.
+    raise BadValue(told, expected="a directory for cwd", remedy="Give its path", field="cwd")
 
 
 def _environment(wishes: Wishes) -> dict[str, str]:
     # A container has a PATH and a HOME of its own: the caller's would only be wrong there.
-    inherits = wishes.get("inherit_env", not wishes.get("image"))
+    inherits = _choice(wishes.get("inherit_env", not wishes.get("image")), "inherit_env")
     own = environment.inherited(os.environ) if inherits else {}
-    return {**own, **environment.given(wishes.get("env") or {})}
+    return {**own, **environment.given(_pairs(wishes.get("env"), "env"))}
 
 
 def _timeout_ms(value: float | str | None) -> int:
@@ -181,20 +226,65 @@ def _timeout_ms(value: float | str | None) -> int:
         return 0
     span_ms = duration.parse(value)
     if not span_ms:
-        raise BadValue(value, expected="a timeout above zero", remedy="Leave it out for none")
+        raise BadValue(value, expected="a span above zero", remedy="Leave it out for none")
     return span_ms
 
 
-def _count(value: int, what: str) -> int:
-    if not 0 <= value <= RETRIES_MAX:
-        raise BadValue(value, expected=f"{what} from 0 to {RETRIES_MAX}", remedy="Check the number")
+def _meant(wish: str, meaning: Callable[[Any], T], value: object) -> T:
+    """What the value of a wish means; if it means nothing, the error says which wish it is."""
+    try:
+        return meaning(value)
+    except BadValue as error:
+        expected = f"{error.expected} for {wish}"
+        raise BadValue(value, expected=expected, remedy=error.remedy, field=wish) from None
+
+
+def _count(value: int, wish: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= RETRIES_MAX:
+        raise BadValue(
+            value,
+            expected=f"{wish} from 0 to {RETRIES_MAX}",
+            remedy="Check the number",
+            field=wish,
+        )
     return value
 
 
+def _word(value: str, wish: str) -> str:
+    if not isinstance(value, str) or not environment.is_text(value):
+        raise BadValue(value, expected=f"text for {wish}", remedy="Put it in quotes", field=wish)
+    return value
+
+
+def _choice(value: object, wish: str) -> bool:
+    if isinstance(value, bool):
+        return value
+    expected = f"True or False for {wish}"
+    raise BadValue(value, expected=expected, remedy="Write one of them", field=wish)
+
+
+def _pairs(value: Mapping[str, V] | None, wish: str) -> Mapping[str, V]:
+    pairs = {} if value is None else value
+    if isinstance(pairs, Mapping) and all(isinstance(key, str) for key in pairs):
+        return pairs
+    raise BadValue(value, expected=f"names and values for {wish}", remedy="Give a dict", field=wish)
+
+
+def _refuse_unknown(wishes: Wishes) -> None:
+    unknown = wishes.keys() - Wishes.__annotations__.keys()
+    if unknown:
+        raise UnknownName("wish", min(unknown), known=sorted(Wishes.__annotations__))
+
+
 def _user() -> str:
+    return _user_name(os.getuid())
+
+
+@cache  # Asking costs a look into a file.
+def _user_name(number: int) -> str:
     import pwd  # Not on every system.
 
     try:
-        return pwd.getpwuid(os.getuid()).pw_name
+        return pwd.getpwuid(number).pw_name
     except KeyError:
-        return str(os.getuid())
+        return str(number)

@@ -11,7 +11,7 @@ import pytest
 
 import distributed_grid
 from distributed_grid.client.exchange import BadAnswer, Gathering
-from distributed_grid.errors import Ambiguous, GridError, NeverFits, NoAgent, NotFound
+from distributed_grid.errors import Ambiguous, Closed, GridError, NeverFits, NoAgent, NotFound
 from tests.agent_stand_in import (
     CannedAgent,
     a_view,
@@ -297,6 +297,37 @@ def test_a_socket_that_is_a_file_is_no_agent(client, door):
 
     with pytest.raises(NoAgent):
         client(str(door))("status")
+
+
+def test_a_list_of_jobs_is_waited_for_together(door, client):
+    views = [a_view("one"), a_view("two", state="failed", exit_code=3)]
+    with serving(CannedAgent(*views), door) as path:
+        cluster = client(path)
+
+        assert cluster("wait", [views[1], "one", views[1].id], timeout=5) == [
+            views[1],
+            views[0],
+            views[1],
+        ]
+        assert cluster("wait", []) == []
+        assert cluster("wait", "two") == views[1]
+
+
+def test_what_is_asked_after_closing_is_told_so(door, client):
+    with serving(CannedAgent(a_view()), door) as path:
+        cluster = client(path)
+        cluster("job", "build")
+        cluster("close")
+
+        for ask in (
+            lambda: cluster("job", "build"),
+            lambda: cluster("submit", ["true"]),
+            lambda: cluster.all("follow", "build"),
+            lambda: cluster.all("map", abs, [1]),
+        ):
+            with pytest.raises(Closed, match="closed"):
+                ask()
+        cluster("close")  # Twice does no harm.
 
 
 def test_handles_do_what_their_names_say(door):

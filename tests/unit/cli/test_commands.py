@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from distributed_grid.cli import is_plain_run, run
+from distributed_grid.cli.running import Told
 from tests.agent_stand_in import (
     CannedAgent,
     a_view,
@@ -31,6 +33,23 @@ HEAVY = (
     "structlog",
     "uvicorn",
     "yaml",
+)
+NOT_EVEN = (  # Each a millisecond or more of every start.
+    "click",
+    "ctypes",
+    "dataclasses",
+    "h11",
+    "hashlib",
+    "importlib.metadata",
+    "json",
+    "locale",
+    "pathlib",
+    "shutil",
+    "socket",
+    "subprocess",
+    "tempfile",
+    "threading",
+    "urllib",
 )
 
 
@@ -158,11 +177,11 @@ def test_a_wrong_option_is_2_and_nothing_is_submitted(agent, grid, options):
 
 @pytest.mark.parametrize(
     "words",
-    [["run", "true"], ["jobs"], ["status"], ["job", "x"], ["logs", "x"], ["wait", "x"], ["down"],
-     ["cancel", "x"], ["explain", "x"]],
+    [["jobs"], ["status"], ["job", "x"], ["logs", "x"], ["down"], ["cancel", "x"],
+     ["explain", "x"]],
     ids=" ".join,
 )  # fmt: skip
-def test_without_an_agent_every_command_is_4_with_one_line(grid, tmp_path, words):
+def test_without_an_agent_a_command_is_4_with_one_line(grid, tmp_path, words):
     done = grid(*words, env={"GRID_HOME": str(tmp_path / "none")})
 
     assert (done.returncode, done.stdout) == (4, "")
@@ -171,7 +190,7 @@ def test_without_an_agent_every_command_is_4_with_one_line(grid, tmp_path, words
 
 
 @pytest.mark.parametrize(
-    "words", [["job"], ["logs"], ["logs", "-f"], ["wait"], ["cancel"], ["explain"]], ids=" ".join
+    "words", [["job"], ["logs"], ["logs", "-f"], ["cancel"], ["explain"]], ids=" ".join
 )
 def test_a_job_that_is_not_there_is_3(agent, grid, words):
     done = grid(*words, "nothing")
@@ -333,22 +352,88 @@ def test_losing_the_agent_after_submitting_says_how_to_find_the_job(grid, tmp_pa
     assert "grid wait" in done.stderr
 
 
-def test_run_loads_nothing_heavy(agent, clean_env):
+def loaded_by_run(clean_env, *options: str) -> list[str]:
+    """The modules `grid run` holds at its end; no hook of the environment loads any before."""
     program = (
-        "import sys, json\n"
-        "from distributed_grid.cli import grid\n"
-        "code = grid(['run', 'tool'], standalone_mode=False)\n"
-        "print(json.dumps([code, sorted(sys.modules)]))"
+        "import sys\n"
+        f"sys.argv = ['grid', 'run', *{options!r}, 'tool']\n"
+        "from distributed_grid.cli import main\n"
+        "try:\n"
+        "    main()\n"
+        "except SystemExit as done:\n"
+        "    loaded = sorted(sys.modules)\n"
+        "    assert done.code == 0\n"
+        "print(*loaded)"
     )
     env = {name: value for name, value in clean_env.items() if not name.startswith("COVERAGE_")}
-    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, check=True)
-    code, loaded = json.loads(done.stdout)
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", program],
+        env=env | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.split()
 
-    assert code == 0
+
+def test_run_loads_nothing_heavy(agent, clean_env):
+    loaded = loaded_by_run(clean_env, "--cpus", "1")
+
     assert [name for name in HEAVY if name in loaded] == []
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_run_without_options_loads_as_little_as_it_can(agent, clean_env):
+    loaded = loaded_by_run(clean_env)
+
+    assert [name for name in (*HEAVY, *NOT_EVEN) if name in loaded] == []
+
+
+def test_run_without_options_means_what_the_options_say_when_nobody_gives_them():
+    told = run.command.make_context("run", ["tool", "--cpus", "2"]).params
+
+    assert Told(**told) == Told(words=("tool", "--cpus", "2"))
+
+
+@pytest.mark.parametrize(
+    ("words", "env", "is_plain"),
+    [
+        (["run", "tool"], {}, True),
+        (["run", "tool", "--cpus", "2"], {}, True),
+        (["run", ""], {}, True),
+        (["run"], {}, False),
+        (["run", "--cpus", "2", "tool"], {}, False),
+        (["run", "--", "tool"], {}, False),
+        (["runs", "tool"], {}, False),
+        (["wait", "run"], {}, False),
+        ([], {}, False),
+        # A wrong value of these is refused, and who completes a line runs nothing.
+        (["run", "tool"], {"GRID_LOG_LEVEL": "loud"}, False),
+        (["run", "tool"], {"GRID_LOG_FORMAT": "json"}, False),
+        (["run", "tool"], {"_GRID_COMPLETE": "bash_complete"}, False),
+    ],
+)
+def test_only_run_without_options_goes_past_the_options(monkeypatch, words, env, is_plain):
+    for name in ("GRID_LOG_LEVEL", "GRID_LOG_FORMAT", "_GRID_COMPLETE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+
+    assert is_plain_run(words) is is_plain
+
+
+@pytest.mark.parametrize("words", [["run", ""], ["run", "--cpus", "1", ""]], ids=" ".join)
+def test_a_command_that_is_none_is_refused_on_both_ways(agent, grid, words):
+    done = grid(*words)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("grid: ")
+    assert "command" in done.stderr
+    assert agent.submitted == []
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
 def test_a_signal_without_a_terminal_cancels_at_once(agent, clean_env, number, code):
     # A job whose output never ends: the canned agent is asked to follow, and does not answer.
     agent.logs = never_ending(agent)

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distributed_grid.client.exchange import (
+    HEAD_BYTES_MAX,
     BadAnswer,
     Broken,
     End,
@@ -15,6 +16,7 @@ from distributed_grid.client.exchange import (
 )
 
 ASK = Request("GET", "/health")
+CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
 def asked() -> Exchange:
@@ -87,11 +89,75 @@ def test_an_end_in_the_middle_is_broken_and_not_nonsense(said):
         b"HTTP/1.1 200 OK\r\ncontent-length: -4\r\n\r\n",
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
         b"HTTP/1.1 200 OK\r\nx: " + b"y" * 100_000,
+        b"HTTP/1.1 200 OK\r\nx: " + b"y" * HEAD_BYTES_MAX + b"\r\ncontent-length: 0\r\n\r\n",
+        b"S",  # At once: a stranger who says no more must not cost half a minute.
+        b"HTTP/2 200\r\n",
+        b"HTTP/1.0 200 OK\r\ncontent-length: 0\r\n\r\n",
+        b"HTTP/1.1 2000 OK\r\ncontent-length: 0\r\n\r\n",
+        b"HTTP/1.1 2.0 OK\r\ncontent-length: 0\r\n\r\n",
+        b"HTTP/1.1 100 Continue\r\ncontent-length: 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n folded: 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nnonsense\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length : 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n: 0\r\ncontent-length: 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 1_0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: " + b"9" * 16 + b"\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\ntransfer-encoding: chunked\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: gzip\r\n\r\n",
+        CHUNKED[:-2] + b"transfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        CHUNKED + b"\r\n",
+        CHUNKED + b"0x1\r\n",
+        CHUNKED + b"-1\r\n",
+        CHUNKED + b"f" * 16 + b"\r\n",
+        CHUNKED + b"1;" + b"x" * 300,
+        CHUNKED + b"1\r\nab\r\n",
+        CHUNKED + b"0\r\ntrailer: 1\r\n\r\n",
     ],
 )
 def test_what_is_no_http_is_a_bad_answer(said):
     with pytest.raises(BadAnswer):
         asked().hear(said)
+
+
+def test_a_head_may_be_as_long_as_the_limit():
+    line = b"HTTP/1.1 204 None\r\nx: "
+    exchange = asked()
+
+    assert exchange.hear(line + b"y" * (HEAD_BYTES_MAX - len(line)) + b"\r\n\r\n") == [
+        Head(204),
+        End(),
+    ]
+    assert exchange.is_reusable
+
+
+def test_what_follows_an_answer_unasked_spoils_the_connection_and_not_the_answer():
+    exchange = asked()
+    pieces = exchange.hear(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}HTTP/1.1 200 OK\r\n")
+
+    assert pieces == [Head(200), b"{}", End()]
+    assert not exchange.is_reusable
+
+
+def test_an_answer_without_a_question_is_a_bad_one():
+    exchange = Exchange()
+
+    with pytest.raises(BadAnswer, match="without a question"):
+        exchange.hear(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+    assert not exchange.is_reusable
+
+
+def test_a_stream_is_told_as_it_comes():
+    exchange = asked()
+
+    assert exchange.hear(CHUNKED.replace(b"chunked", b"Chunked") + b"5\r\nab") == [Head(200), b"ab"]
+    assert exchange.hear(b"c") == [b"c"]
+    assert exchange.hear(b"de\r\n1;x=y\r\nf\r") == [b"de", b"f"]
+    assert exchange.hear(b"\n0\r\n\r") == []
+    assert exchange.hear(b"\n") == [End()]
+    assert exchange.is_reusable
 
 
 def test_an_answer_beyond_the_limit_is_refused_before_it_is_held():
@@ -100,6 +166,25 @@ def test_an_answer_beyond_the_limit_is_refused_before_it_is_held():
 
     with pytest.raises(BadAnswer, match="longer than 10 bytes"):
         gathering.add([b"678901"])
+
+
+@given(
+    method=st.sampled_from(["GET", "POST"]),
+    body=st.binary(max_size=100),
+    target=st.text("abc/?=&%:.-", min_size=1).map("/".__add__),
+)
+def test_a_real_server_reads_what_is_asked(method, body, target):
+    server = h11.Connection(h11.SERVER)
+    server.receive_data(Exchange().ask(Request(method, target, body, media="text/plain")))
+    head, *parts = [server.next_event(), server.next_event()]
+    while not isinstance(parts[-1], h11.EndOfMessage):
+        parts.append(server.next_event())
+        assert len(parts) < 5
+
+    assert (head.method, head.target) == (method.encode(), target.encode())
+    assert dict(head.headers).get(b"content-type") == (b"text/plain" if body else None)
+    assert b"".join(part.data for part in parts if isinstance(part, h11.Data)) == body
+    assert isinstance(parts[-1], h11.EndOfMessage)
 
 
 def test_a_request_names_its_length_and_carries_its_body():

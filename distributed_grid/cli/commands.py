@@ -1,0 +1,78 @@
+"""The commands of `grid`, and the options before them; each is loaded only when it is called.
+
+Never here: what a command does (its own file), what becomes of errors (`cli.main`).
+"""
+
+from typing import Final
+
+import click
+
+from distributed_grid import __version__
+from distributed_grid.cli import loaded
+
+# name -> (module with a `command`, the line that `grid --help` shows without loading it)
+COMMANDS: Final[dict[str, tuple[str, str]]] = {
+    "cancel": ("distributed_grid.cli.cancel", "End jobs, or take them out of the queue"),
+    "completion": ("distributed_grid.cli.completion", "Teach bash, zsh or fish our words"),
+    "config": ("distributed_grid.cli.config", "What is set, and whether a file is good"),
+    "demo": ("distributed_grid.cli.demo", "Show Grid at work on this machine"),
+    "doctor": ("distributed_grid.cli.doctor", "What is missing on this machine, and how to get it"),
+    "down": ("distributed_grid.cli.down", "Stop the agent of this machine"),
+    "explain": ("distributed_grid.cli.explain", "Why a job waits, and what would help"),
+    "init": ("distributed_grid.cli.init", "Write a commented configuration"),
+    "job": ("distributed_grid.cli.job", "Everything that is known of one job"),
+    "jobs": ("distributed_grid.cli.jobs", "List jobs, newest first"),
+    "logs": ("distributed_grid.cli.logs", "What a job wrote"),
+    "place": ("distributed_grid.cli.place", "What would run where, and why not elsewhere"),
+    "probe": ("distributed_grid.cli.probe", "What this machine has, and what class it is"),
+    "run": ("distributed_grid.cli.run", "Run a command as a job"),
+    "status": ("distributed_grid.cli.status", "This node in one glance"),
+    "up": ("distributed_grid.cli.up", "Start the agent of this machine"),
+    "version": ("distributed_grid.cli.version", "The version of Grid and of Python"),
+    "wait": ("distributed_grid.cli.wait", "Wait until jobs have ended"),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when somebody calls them: start-up stays short."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  (click's signature)
+        """Every command, sorted."""
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """The command of this name, imported now."""
+        if cmd_name not in COMMANDS:
+            return None
+        command = loaded(COMMANDS[cmd_name][0]).command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """The list in `grid --help`, without importing anything."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in sorted(COMMANDS)])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="grid", message="%(prog)s %(version)s")
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
+    default="warning",
+    show_default=True,
+    envvar="GRID_LOG_LEVEL",
+    help="How much is told on stderr.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"], case_sensitive=False),
+    default="text",
+    show_default=True,
+    envvar="GRID_LOG_FORMAT",
+    help="Whether it is told to people or to programs.",
+)
+@click.pass_context
+def grid(ctx: click.Context, log_level: str, log_format: str) -> None:
+    """One computer out of many."""
+    ctx.obj = {"log_level": log_level, "log_format": log_format}
