@@ -12,10 +12,10 @@ import time
 from statistics import median
 from typing import Any
 
-from benchmarks.agent_home import GRID, Running, running_agent
+from benchmarks.agent_home import Running, running_agent
 from benchmarks.peers.environment import run_peer
 from benchmarks.peers.work import TRUE, WIDTH, trivial
-from benchmarks.raw import command_s, python_start_s, spawn_per_second
+from benchmarks.raw import spawn_per_second, starts_s
 from distributed_grid.client.cluster import Cluster, connect
 
 REST_S = 5.0
@@ -33,8 +33,7 @@ def separate_per_second(cluster: Cluster, count: int) -> float:
     """As many submissions, one after the other over one connection."""
     begin = time.perf_counter()
     jobs = [cluster.submit([TRUE]) for _ in range(count)]
-    for job in jobs:
-        assert job.wait().state == "succeeded"
+    assert all(done.state == "succeeded" for done in cluster.wait(jobs))
     return count / (time.perf_counter() - begin)
 
 
@@ -98,8 +97,7 @@ def ours(agent: Running, options: argparse.Namespace) -> dict[str, Any]:
         total = sum(cluster.map(trivial, range(options.calls)))
         map_s = time.perf_counter() - begin
         assert total == options.calls * (options.calls + 1) // 2
-    bare = python_start_s()
-    run = median(command_s([*GRID, "run", "true"], agent.env) for _ in range(9))
+    bare, run = starts_s(agent.env)
     return {
         "raw_per_s": round(median(raw for raw, _ in pairs)),
         "array_per_s": round(median(mine for _, mine in pairs)),

@@ -1,10 +1,11 @@
-"""What the machine itself can do: `posix_spawn` in a loop, and Python's own start."""
+"""What the machine itself can do: `posix_spawn` in a loop; and a command beside Python's start."""
 
 import os
 import subprocess
-import sys
 import time
 from statistics import median
+
+from benchmarks.installation import plain_installation
 
 TRUE = "/bin/true"
 
@@ -22,9 +23,14 @@ def spawn_per_second(count: int, width: int) -> float:
     return count / (time.perf_counter() - begin)
 
 
-def python_start_s(times: int = 9) -> float:
-    """`python -c pass`, the middle of several."""
-    return median(command_s([sys.executable, "-c", "pass"]) for _ in range(times))
+def starts_s(env: dict[str, str], pairs: int = 15) -> tuple[float, float]:
+    """`python -c pass` and `grid run true` in turns, the middle of each, plainly installed."""
+    bare, run = [], []
+    with plain_installation() as installed:
+        for _ in range(pairs + 1):
+            bare.append(command_s([installed.python, "-c", "pass"], env))
+            run.append(command_s([installed.grid, "run", "true"], env))
+    return median(bare[1:]), median(run[1:])  # Without the first, which reads from the disk.
 
 
 def command_s(argv: list[str], env: dict[str, str] | None = None) -> float:

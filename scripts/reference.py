@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from distributed_grid.cli import grid
+from distributed_grid.cli.commands import grid
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "cli.md"
 HEAD = """\

@@ -120,7 +120,7 @@ def test_more_than_the_machine_has_is_refused_at_once_with_the_shortfall(lab):
     done = lab("run", "--memory", "1PiB", "true")
 
     assert done.returncode == 125
-    assert b"larger than this machine" in done.stderr
+    assert b"larger than this machine (wants 1 PiB of memory, has " in done.stderr
 
 
 def test_a_detached_job_is_its_id_and_can_be_waited_for(lab, name):
@@ -160,7 +160,9 @@ def test_a_cancelled_job_is_125_for_who_waits(lab, name):
     assert b"cancelled" in waited.stderr
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
 def test_an_interrupt_without_a_terminal_cancels_at_once(lab, name, number, code):
     process = lab.start("run", "--name", name, "sh", "-c", "echo up; sleep 60",
                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)  # fmt: skip
@@ -198,6 +200,53 @@ def test_an_interrupt_on_a_terminal_asks(lab, name, tmp_path, case):
     assert process.wait(20) == code
     assert lab.json("wait", name)["state"] == state
     os.close(ours)
+
+
+def test_a_terminal_that_is_closed_cancels_the_job(lab, name):
+    ours, theirs = pty.openpty()
+    process = lab.start("run", "--name", name, "sh", "-c", "echo up; sleep 60",
+                        stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+                        preexec_fn=lambda: __import__("fcntl").ioctl(0, 0x540E, 0))  # fmt: skip
+    os.close(theirs)
+    read_until(ours, b"up")
+    os.close(ours)
+
+    process.wait(20)
+    assert lab.json("wait", name)["state"] == "cancelled"
+
+
+def test_under_nohup_it_goes_on(lab, name, tmp_path):
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    process = lab.start("run", "--name", name, "sh", "-c", f"echo up; cat {gate}",
+                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))  # fmt: skip
+    assert process.stdout.readline() == b"up\n"
+    process.send_signal(signal.SIGHUP)
+    gate.write_bytes(b"opened\n")
+
+    assert process.stdout.read() == b"opened\n"
+    assert process.wait(20) == 0
+    process.stdout.close()
+
+
+def test_of_an_index_that_was_tried_again_the_last_try_is_shown_by_both(lab, name):
+    script = "echo try $GRID_ATTEMPT; test $GRID_ATTEMPT = 2"
+    done = lab("run", "--name", name, "--array", "0-2", "--retries", "1", "--stream",
+               "sh", "-c", script)  # fmt: skip
+
+    assert done.stdout == b"0: try 2\n1: try 2\n2: try 2\n", done.stderr
+    assert [lab("logs", "--index", str(index), name).stdout for index in range(3)] == (
+        [b"try 2\n"] * 3
+    )
+
+
+def test_an_index_of_a_job_that_is_no_array_is_refused(lab, name):
+    lab("run", "--name", name, "echo", "words")
+    done = lab("logs", "--index", "3", name)
+
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"no array" in done.stderr
 
 
 def read_until(terminal: int, words: bytes) -> None:
@@ -374,10 +423,21 @@ def test_up_in_the_foreground_stops_with_the_signal(tmp_path):
     assert made("status").returncode == 4
 
 
-def test_without_an_agent_run_is_4_with_one_line(lab, tmp_path):
+def test_without_an_agent_run_is_125_with_one_line(lab, tmp_path):
     done = lab("run", "true", env={"GRID_HOME": str(tmp_path / "none")})
 
-    assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (4, b"", 1)
+    assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (125, b"", 1)
+
+
+def test_a_configuration_that_is_wrong_is_2_and_nothing_is_started(lab, tmp_path):
+    config = tmp_path / "c.yaml"
+    config.write_text("mistake: 1\n")
+    done = lab("up", "--detach", "--config", str(config), "--data-dir", str(tmp_path / "d"))
+
+    assert done.returncode == 2
+    assert done.stderr.count(b"\n") == 1
+    assert b"'mistake'" in done.stderr
+    assert not (tmp_path / "d").exists()
 
 
 def test_a_directory_that_cannot_be_used_is_told(lab, tmp_path):

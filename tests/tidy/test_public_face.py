@@ -49,7 +49,7 @@ def loaded_by(code: str) -> set[str]:
 @pytest.mark.parametrize("arguments", [["version"], ["--help"], ["--version"]], ids=" ".join)
 def test_a_small_command_loads_nothing_heavy(arguments):
     loaded = loaded_by(
-        f"from distributed_grid.cli import grid\ngrid({arguments!r}, standalone_mode=False)"
+        f"from distributed_grid.cli.commands import grid\ngrid({arguments!r}, standalone_mode=False)"
     )
 
     assert "distributed_grid.cli" in loaded
@@ -63,7 +63,7 @@ def test_the_package_itself_loads_nothing_but_itself():
 
 
 def test_every_command_of_the_list_exists():
-    cli = importlib.import_module("distributed_grid.cli")
+    cli = importlib.import_module("distributed_grid.cli.commands")
 
     for module, _ in cli.COMMANDS.values():
         assert importlib.import_module(module).command.help
