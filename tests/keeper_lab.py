@@ -256,7 +256,9 @@ class KeeperLab:
 
 def groups_of(pid: int) -> Iterator[Path]:
     for controller in ("cpu", "memory", "pids", "unified", "."):
-        yield from Path("/sys/fs/cgroup", controller).glob(f"**/grid-{pid}-*")
+        # Not `glob`: it stumbles over groups of other keepers that vanish while it looks.
+        for above, names, _ in os.walk(f"/sys/fs/cgroup/{controller}"):
+            yield from (Path(above, name) for name in names if name.startswith(f"grid-{pid}-"))
 
 
 LIMITED = Limits(memory_bytes=64 << 20)

@@ -31,7 +31,7 @@ from distributed_grid.kernel.views import job_view
 from distributed_grid.model.ids import JobId
 from distributed_grid.model.job import JobSpec
 from distributed_grid.wire.api import Event, Explanation, Jobs, JobView, NodeStatus, Submitted
-from distributed_grid.wire.keeper import Quit, Stop
+from distributed_grid.wire.keeper import Quit, Run, Stop
 
 TICK_S: Final = 1.0  # Reservations, a full store, tidying: nothing that needs it sooner.
 TIDY_TICKS: Final = 300  # Old jobs are forgotten every five minutes.
@@ -155,11 +155,16 @@ class Agent:
     async def _carry_out(self, ready: Ready) -> None:
         while True:
             try:
-                await self._save(ready)
+                await self._save(ready, is_urgent=self._is_awaited(ready))
                 break
             except StoreError:
                 await asyncio.sleep(RETRY_S)  # Nothing goes on before it is durable.
         await self._tell(ready)
+
+    def _is_awaited(self, ready: Ready) -> bool:
+        """Whether a slot idles, or somebody waits, until this is saved."""
+        starts = any(isinstance(message, Run) for message in ready.tell)
+        return starts or any(self.watchers.is_awaited(job) for job in ready.changed)
 
     async def _tell(self, ready: Ready) -> None:
         """What follows once everything is durable: messages, then wake-ups, then events."""
@@ -175,14 +180,14 @@ class Agent:
             self.watchers.publish(happened)
         self._at_step("woken")
 
-    async def _save(self, ready: Ready) -> None:
+    async def _save(self, ready: Ready, *, is_urgent: bool = True) -> None:
         self._at_step("stepped")
         writes = writes_of(ready, self.node)
         if not writes:
             return
         self._unsaved.update(ready.save_jobs.keys())
         try:
-            await self.store.commit(writes)
+            await self.store.commit(writes, is_urgent=is_urgent)
         except StoreError as error:
             self._trouble = error
             raise
@@ -250,6 +255,8 @@ class Agent:
 
     async def _end_of(self, job: Job, until_s: float) -> bool:
         """Wait until the job has ended, and that is saved; whether it has in time."""
+        if job.has_ended and job.spec.id in self._unsaved:
+            await self.store.commit([])  # Its end waits for company to be saved with: here it is.
         while not job.has_ended or job.spec.id in self._unsaved:
             left_s = until_s - asyncio.get_running_loop().time()
             if left_s <= 0 or not await self.watchers.change_of(job.spec.id, timeout_s=left_s):

@@ -43,6 +43,10 @@ class Watchers:
                     del self._waiting[job]
         return True
 
+    def is_awaited(self, job: JobId) -> bool:
+        """Whether somebody waits for a change of this job."""
+        return job in self._waiting
+
     def wake(self, job: JobId) -> None:
         """The job has changed."""
         for future in self._waiting.pop(job, ()):

@@ -237,6 +237,7 @@ class Keeper:
                 pass  # Of an attempt that is over: its report is on the way. Or not to withdraw.
 
     def _adopt(self, wish: Adopt) -> Adopted:
+        self._reap()  # The last agent may be gone, and its end not looked at yet.
         if self.agent.pid or not self.is_leaving:
             return Adopted(
                 keeper_pid=os.getpid(), agent_pid=self.agent.pid, refusal="an agent runs already"

@@ -68,8 +68,8 @@ class Output:
         if self._is_chunk:
             self._prefix = self._shared
         elif self._spare is not None and not os.path.isdir(self._directory):
-            for stream in STREAMS:
-                self._lent[stream] = self._spare.file()
+            with contextlib.suppress(OSError):  # No space there: perhaps there is where it goes.
+                self._lent = {stream: self._spare.file() for stream in STREAMS}
         out_path, err_path = (self._path(stream) for stream in STREAMS)
         try:
             out = os.open(out_path, _FLAGS, 0o600)

@@ -117,8 +117,8 @@ class Store(Protocol):
     every batch that was acknowledged before.
     """
 
-    async def commit(self, writes: Sequence[Write]) -> None:
-        """Write a batch, durably."""
+    async def commit(self, writes: Sequence[Write], *, is_urgent: bool = True) -> None:
+        """Write a batch, durably. One for which nobody waits may wait a moment for company."""
         ...
 
     async def load_all(self) -> Remembered:

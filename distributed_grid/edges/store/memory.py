@@ -93,7 +93,7 @@ class MemoryStore:
         self._shelves.meta[STORE_ID] = secrets.token_bytes(16)
         self._is_closed = False
 
-    async def commit(self, writes: Sequence[Write]) -> None:
+    async def commit(self, writes: Sequence[Write], *, is_urgent: bool = True) -> None:  # noqa: ARG002
         """Write a batch; all of it or nothing."""
         after = self._open().copy()
         for write in writes:

@@ -12,10 +12,11 @@ import os
 import shutil
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Final, NamedTuple, TypeVar
 
 from distributed_grid.edges.store import (
@@ -38,6 +39,9 @@ from distributed_grid.edges.store.migrations import check_version, migrate
 
 T = TypeVar("T")
 
+# What nobody waits for waits so long for others, or until somebody comes: a sync for each end of a
+# job would double what the next submission has to wait for.
+COMPANY_S_MAX: Final = 0.005
 GROUP_BATCHES_MAX: Final = 1_000  # In one transaction; then those who wait are told.
 BUSY_S_MAX: Final = 5  # For a backup program that reads the file; agents are kept apart by a lock.
 CHECK_BYTES_MAX: Final = 64 << 20  # A larger file is not checked at the start: over 0.3 s.
@@ -47,6 +51,7 @@ NO_SPACE_BYTES: Final = 64 << 10  # With less than this free, an I/O error means
 
 class _Batch(NamedTuple):
     writes: Sequence[Write]
+    is_urgent: bool
     loop: asyncio.AbstractEventLoop
     done: "asyncio.Future[None]"
 
@@ -65,13 +70,13 @@ class SqliteStore:
         self._thread = threading.Thread(target=self._write_all, name="store-writer", daemon=True)
         self._thread.start()
 
-    async def commit(self, writes: Sequence[Write]) -> None:
-        """Write a batch, durably."""
+    async def commit(self, writes: Sequence[Write], *, is_urgent: bool = True) -> None:
+        """Write a batch, durably. One for which nobody waits may wait a moment for company."""
         if self._is_closed:
             raise StoreClosed(self.file)
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
-        self._queue.put(_Batch(tuple(writes), loop, done))
+        self._queue.put(_Batch(tuple(writes), is_urgent, loop, done))
         await done
 
     async def load_all(self) -> Remembered:
@@ -124,8 +129,15 @@ class SqliteStore:
             first = self._queue.get()
             group = [] if first is None else [first]
             is_last = first is None
-            while not is_last and len(group) < GROUP_BATCHES_MAX and not self._queue.empty():
-                item = self._queue.get()
+            until_s = time.monotonic() + COMPANY_S_MAX
+            while not is_last and len(group) < GROUP_BATCHES_MAX:
+                is_waited_for = any(batch.is_urgent for batch in group)
+                try:
+                    item = self._queue.get(
+                        timeout=0 if is_waited_for else max(until_s - time.monotonic(), 0)
+                    )
+                except Empty:
+                    break
                 if item is None:
                     is_last = True
                 else:

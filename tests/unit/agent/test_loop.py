@@ -30,7 +30,7 @@ class Full(MemoryStore):
 
     is_full = False
 
-    async def commit(self, writes) -> None:
+    async def commit(self, writes, *, is_urgent: bool = True) -> None:
         if self.is_full:
             raise StoreFull("memory")
         await super().commit(writes)
