@@ -25,6 +25,7 @@ from distributed_grid.edges.store import (
     StoreClosed,
     StoreFull,
 )
+from distributed_grid.edges.store import sqlite as sqlite_module
 from distributed_grid.edges.store.memory import MemoryStore
 from distributed_grid.edges.store.sqlite import SqliteStore
 
@@ -283,3 +284,32 @@ def test_what_was_queued_before_close_is_written(open_store):
         assert await asyncio.gather(*waiting) == [None] * 50
 
     asking(open_store, ask)
+
+
+def test_what_nobody_waits_for_is_written_all_the_same(open_store):
+    async def ask(store: Store) -> None:
+        await store.commit([PutJob(a_job(1))], is_urgent=False)
+        assert await store.job(a_job(1).id) == a_job(1)
+
+    asking(open_store, ask)
+
+
+def test_what_nobody_waits_for_shares_the_sync_of_what_somebody_waits_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(sqlite_module, "COMPANY_S_MAX", 60)  # Longer than this test may take.
+    groups = []
+
+    class Counting(SqliteStore):
+        def _write_group(self, group):
+            groups.append(len(group))
+            super()._write_group(group)
+
+    async def ask() -> None:
+        store = Counting(str(tmp_path / "grid.db"))
+        quiet = asyncio.create_task(store.commit([PutJob(a_job(1))], is_urgent=False))
+        await asyncio.sleep(0)
+        await store.commit([PutJob(a_job(2))])
+        await quiet
+        await store.close()
+
+    asyncio.run(ask())
+    assert groups == [2]
