@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from distributed_grid.model.ids import JobId
+from distributed_grid.model.priority import Priority
 from distributed_grid.model.resources import Request
 
 NAMES_MAX = 10_000  # Nodes one job may list; more is a label.
@@ -58,6 +59,15 @@ class After(msgspec.Struct, frozen=True, kw_only=True):
     when: Literal["ok", "any", "failed"] = "ok"
 
 
+class Preempt(msgspec.Struct, frozen=True, kw_only=True):
+    """How a job is asked to give way, and whether it may be."""
+
+    signal: int = 15
+    grace_ms: int = 10_000  # From the signal until its processes are killed.
+    command: tuple[str, ...] = ()  # Run in its directory when it is warned, to save its state.
+    is_forbidden: bool = False  # Only with the owner's permission.
+
+
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What a job needs of the node it runs on. Filters exclude; wishes only rank."""
 
@@ -78,3 +88,10 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     losses_max: int = 3  # Of nodes, keepers, boots; then it is lost for good.
     wait_for_capacity: bool = False  # Accept more than there is, and wait for it.
     user: str = ""
+    priority: Priority = "medium"
+    project: str = ""
+    is_shared: bool = False  # Runs on what the owner offers, not on all there is.
+    preempt: Preempt = Preempt()
+    start_ms: int = 0  # Not before this moment; 0: at once.
+    deadline_ms: int = 0  # Ended by this moment, one way or the other; 0: none.
+    booking: str = ""  # The name of the booking whose resources it may use.

@@ -17,6 +17,15 @@ class PretendGpu(msgspec.Struct, frozen=True, kw_only=True):
     compute_capability: int | None = None
 
 
+class PretendLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """What the owner's programs seem to use, in thousandths."""
+
+    cpu_used_milli: int | None = None
+    memory_used_milli: int | None = None
+    gpu_used_milli: int | None = None  # Of each device.
+    idle_ms: int | None = None  # Since the last key.
+
+
 class Pretend(msgspec.Struct, frozen=True, kw_only=True):
     """What to pretend."""
 
@@ -30,3 +39,4 @@ class Pretend(msgspec.Struct, frozen=True, kw_only=True):
     on_battery: bool | None = None
     bandwidth_mbps: int | None = None
     arch: str | None = None
+    load: PretendLoad | None = None  # None: pretended hardware is idle, the rest is measured.

@@ -9,7 +9,9 @@ from typing import Literal
 
 import msgspec
 
+from distributed_grid.model.lending import Terms
 from distributed_grid.model.pretend import Pretend
+from distributed_grid.model.priority import Weights
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["text", "json"]
@@ -31,6 +33,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     finished_jobs_max: int = 10_000  # Kept to be looked at: some weeks, some 20 MB.
     queue_jobs_max: int = 100_000  # Waiting jobs, arrays count one: some 200 MB if all are large.
     request_bytes_max: int = 32 << 20  # Of one HTTP request: a pickled function with its data.
+    terms: Terms = Terms()  # Of lending.
+    weights: Weights = Weights()  # Of users and projects among each other.
+    ageing_ms: int = 3_600_000  # Each hour of waiting lifts a job a class: at most three hours.
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
