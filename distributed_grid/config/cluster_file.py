@@ -12,40 +12,11 @@ import msgspec
 from distributed_grid.config import words
 from distributed_grid.config.pretend import read_pretend
 from distributed_grid.config.shape import Word
+from distributed_grid.config.sharing_file import FairShare, ResourceSharing
 from distributed_grid.errors import BadValue
-from distributed_grid.model import duration, milli
 from distributed_grid.model.pretend import Pretend
 
 PATH_CHARACTERS_MAX = 4_096  # As long as a path may be.
-
-
-def _whole(least: int, most: int, example: int) -> Word:
-    def parse(value: Any) -> int:
-        number = milli.decimal(value)
-        if (
-            number is None
-            or not number.is_finite()
-            or not least <= number <= most
-            or number != int(number)
-        ):
-            expected = f"a whole number from {least} to {most}"
-            raise BadValue(value, expected=expected, remedy=f"Write it like {example}")
-        return int(number)
-
-    return Word(parse)
-
-
-def _word(*choices: str, **synonyms: str) -> Word:
-    """One of a few words in any case; synonyms mean one of them."""
-
-    def parse(value: Any) -> str:
-        lower = value.lower() if isinstance(value, str) else ""
-        if lower not in choices and lower not in synonyms:
-            expected = f"one of {', '.join(choices)}"
-            raise BadValue(value, expected=expected, remedy="Use one of these")
-        return synonyms.get(lower, lower)
-
-    return Word(parse)
 
 
 def _text(value: Any) -> str:
@@ -71,13 +42,12 @@ Text = Annotated[str, Word(_text)]
 Texts = Annotated[tuple[str, ...], Word(_texts)]
 TextByName = Annotated[dict[str, str], Word(_text_by_name)]
 Number = Annotated[int, words.scaled("a number", factor=1_000, high=10**9, example="1.5")]
-Natural = Annotated[int, _whole(0, 10**9, 5)]
-Positive = Annotated[int, _whole(1, 10**9, 5)]
-Port = Annotated[int, _whole(1, 65_535, 8_265)]
-SpanMs = Annotated[int, Word(duration.parse)]
-Level = Annotated[str, _word("debug", "info", "warning", "error", warn="warning", critical="error")]
+Port = Annotated[int, words.whole(1, 65_535, 8_265)]
+Level = Annotated[
+    str, words.word_of("debug", "info", "warning", "error", warn="warning", critical="error")
+]
 Priority = Annotated[
-    str, _word("low", "medium", "high", "urgent", normal="medium", critical="urgent")
+    str, words.word_of("low", "medium", "high", "urgent", normal="medium", critical="urgent")
 ]
 
 
@@ -93,9 +63,9 @@ class Jobs(msgspec.Struct, frozen=True, kw_only=True):
     """What jobs may take of the node's disk and patience."""
 
     log_bytes: words.Bytes | None = None
-    grace: SpanMs | None = None
-    finished_max: Natural | None = None
-    queue_max: Positive | None = None
+    grace: words.SpanMs | None = None
+    finished_max: words.Natural | None = None
+    queue_max: words.Positive | None = None
 
 
 class Http(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,7 +78,7 @@ class Logging(msgspec.Struct, frozen=True, kw_only=True):
     """What is told, and how."""
 
     level: Level | None = None
-    format: Annotated[str, _word("text", "json")] | None = None
+    format: Annotated[str, words.word_of("text", "json")] | None = None
     file_path: Text | None = None
 
 
@@ -136,72 +106,22 @@ class NodeEntry(msgspec.Struct, frozen=True, kw_only=True):
     host: Text | None = None
     user: Text | None = None
     port: Port | None = None
-    gpu_count: Natural | None = None
-    memory_gb: Positive | None = None
-    cpu_count: Positive | None = None
-    role: Annotated[str, _word("master", "worker")] | None = None
+    gpu_count: words.Natural | None = None
+    memory_gb: words.Positive | None = None
+    cpu_count: words.Positive | None = None
+    role: Annotated[str, words.word_of("master", "worker")] | None = None
     ssh_key_path: Text | None = None
     tags: Texts | None = None
     resource_sharing: NodeSharing | None = None
 
 
-class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
-    """When a node is idle enough to lend."""
-
-    gpu_utilization_max: Number | None = None
-    gpu_memory_min_mb: Number | None = None
-    memory_percent_max: Number | None = None
-    memory_min_gb: Number | None = None
-    cpu_percent_max: Number | None = None
-    cpu_min_cores: Number | None = None
-    cpu_pressure_high: Number | None = None
-    cpu_pressure_low: Number | None = None
-    memory_pressure_high: Number | None = None
-    memory_pressure_low: Number | None = None
-    gpu_pressure_high: Number | None = None
-    gpu_pressure_low: Number | None = None
-    excess_threshold: Number | None = None
-
-
-class AutoOffload(msgspec.Struct, frozen=True, kw_only=True):
-    """When work leaves a busy node by itself."""
-
-    enabled: words.Flag | None = None
-    head_only_mode: words.Flag | None = None
-    cpu: Number | None = None
-    memory: Number | None = None
-    gpu: Number | None = None
-    check_interval_seconds: Positive | None = None
-    cooldown_seconds: Natural | None = None
-
-
-class ResourceSharing(msgspec.Struct, frozen=True, kw_only=True):
-    """Lending."""
-
-    enabled: words.Flag | None = None
-    mode: Annotated[str, _word("offload_only", "share_and_offload", "dynamic_balancing")] | None = (
-        None
-    )
-    policy: Annotated[str, _word("conservative", "balanced", "aggressive", "predictive")] | None = (
-        None
-    )
-    check_interval: Annotated[int, _whole(10, 10**6, 60)] | None = None
-    offer_expiry: Annotated[int, _whole(60, 10**6, 300)] | None = None
-    max_offers_per_node: Positive | None = None
-    monitoring_interval_seconds: Positive | None = None
-    rebalance_interval_seconds: Positive | None = None
-    allocation_timeout_minutes: Positive | None = None
-    thresholds: Thresholds | None = None
-    auto_offload: AutoOffload | None = None
-
-
 class Execution(msgspec.Struct, frozen=True, kw_only=True):
     """How jobs of the cluster run unless they say otherwise."""
 
-    default_nodes: Positive | None = None
-    default_gpus_per_node: Natural | None = None
-    timeout_seconds: Positive | None = None
-    retry_attempts: Natural | None = None
+    default_nodes: words.Positive | None = None
+    default_gpus_per_node: words.Natural | None = None
+    timeout_seconds: words.Positive | None = None
+    retry_attempts: words.Natural | None = None
     working_directory: Text | None = None
     environment: TextByName | None = None
 
@@ -209,21 +129,21 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True):
 class Ssh(msgspec.Struct, frozen=True, kw_only=True):
     """How machines without an agent are reached."""
 
-    timeout: Positive | None = None
-    connect_timeout: Positive | None = None
-    max_retries: Natural | None = None
-    pool_size: Positive | None = None
+    timeout: words.Positive | None = None
+    connect_timeout: words.Positive | None = None
+    max_retries: words.Natural | None = None
+    pool_size: words.Positive | None = None
     key_file: Text | None = None
 
 
 class HealthCheck(msgspec.Struct, frozen=True, kw_only=True):
     """How often and how machines are looked at."""
 
-    timeout: Positive | None = None
-    max_workers: Positive | None = None
+    timeout: words.Positive | None = None
+    max_workers: words.Positive | None = None
     cpu_weight: Number | None = None
     gpu_weight: Number | None = None
-    refresh_interval: Positive | None = None
+    refresh_interval: words.Positive | None = None
 
 
 class Sync(msgspec.Struct, frozen=True, kw_only=True):
@@ -232,7 +152,7 @@ class Sync(msgspec.Struct, frozen=True, kw_only=True):
     exclude_patterns: Texts | None = None
     use_checksums: words.Flag | None = None
     follow_symlinks: words.Flag | None = None
-    max_parallel_transfers: Positive | None = None
+    max_parallel_transfers: words.Positive | None = None
 
 
 class Ray(msgspec.Struct, frozen=True, kw_only=True):
@@ -249,21 +169,21 @@ _METHODS = ("mdns", "broadcast", "registry", "peer_exchange", "scan", "manual")
 
 
 def _methods(value: Any) -> tuple[str, ...]:
-    return tuple(_word(*_METHODS).parse(item) for item in _texts(value))
+    return tuple(words.word_of(*_METHODS).parse(item) for item in _texts(value))
 
 
 class ClusterMesh(msgspec.Struct, frozen=True, kw_only=True):
     """Discovery, topology, NAT and power (seed 002)."""
 
-    discovery_interval_secs: Positive | None = None
+    discovery_interval_secs: words.Positive | None = None
     discovery_methods: Annotated[tuple[str, ...], Word(_methods)] | None = None
     subnet_scan_enabled: words.Flag | None = None
-    topology: Annotated[str, _word("full", "star", "hierarchical", "hybrid")] | None = None
-    max_connections_per_node: Positive | None = None
-    connection_timeout_ms: Positive | None = None
+    topology: Annotated[str, words.word_of("full", "star", "hierarchical", "hybrid")] | None = None
+    max_connections_per_node: words.Positive | None = None
+    connection_timeout_ms: words.Positive | None = None
     enable_relay_nodes: words.Flag | None = None
     stun_servers: Texts | None = None
-    max_relay_hops: Natural | None = None
+    max_relay_hops: words.Natural | None = None
     battery_threshold: words.Percent | None = None
     thermal_limit_celsius: words.TemperatureCenti | None = None
     prefer_ac_power: words.Flag | None = None
@@ -281,6 +201,7 @@ class ClusterFile(msgspec.Struct, frozen=True, kw_only=True):
     logging: Logging | None = None
     metrics: Metrics | None = None
     resource_sharing: ResourceSharing | None = None
+    fair_share: FairShare | None = None
     execution: Execution | None = None
     ssh: Ssh | None = None
     health_check: HealthCheck | None = None

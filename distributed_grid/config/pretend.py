@@ -1,7 +1,7 @@
 """The `pretend` mapping of a configuration: hardware for demos and tests.
 
     pretend: {cpus: 16, memory: 64GiB, gpus: [{model: RTX4090, count: 2}], class: laptop,
-              battery_percent: 40}
+              battery_percent: 40, load: {cpu_percent: 90, idle_seconds: 5}}
 
 Lives here: reading it, and where `grid probe` looks for it. Never here: laying it over a profile
 (`edges.probe.pretend`).
@@ -18,7 +18,7 @@ from distributed_grid.kernel.classification import DEVICE_TYPES
 from distributed_grid.model import bytesize, milli
 from distributed_grid.model.gpus import GPUS_MAX
 from distributed_grid.model.node_class import CLASS_NAMES
-from distributed_grid.model.pretend import Pretend, PretendGpu
+from distributed_grid.model.pretend import Pretend, PretendGpu, PretendLoad
 
 # Where a configuration is looked for; the first that exists counts.
 CONFIG_FILES: Final = ("cluster_config.yaml", "config/cluster_config.yaml")
@@ -180,6 +180,25 @@ def _gpu(value: object) -> PretendGpu:
     return PretendGpu(**facts)
 
 
+def _load(value: object) -> PretendLoad:
+    told = _mapping(value, _LOAD_KEYS, "load")
+    facts = {
+        field: _at(key, read, told[key]) for key, (field, read) in _LOAD_KEYS.items() if key in told
+    }
+    return PretendLoad(**facts)
+
+
+def _times(factor: int, read: Callable[[object], int]) -> Callable[[object], int]:
+    return lambda value: read(value) * factor
+
+
+IDLE_SECONDS_MAX: Final = 10**9
+_LOAD_KEYS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
+    "cpu_percent": ("cpu_used_milli", _times(10, _whole(0, 100))),
+    "memory_percent": ("memory_used_milli", _times(10, _whole(0, 100))),
+    "gpu_percent": ("gpu_used_milli", _times(10, _whole(0, 100))),
+    "idle_seconds": ("idle_ms", _times(1_000, _whole(0, IDLE_SECONDS_MAX))),
+}
 _GPU_KEYS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "model": ("model", _text),
     "count": ("count", _whole(1, GPUS_MAX)),
@@ -197,4 +216,5 @@ _KEYS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "power": ("power", _word("ac", "battery")),
     "bandwidth_mbps": ("bandwidth_mbps", _whole(1, BANDWIDTH_MBPS_MAX)),
     "arch": ("arch", _text),
+    "load": ("load", _load),
 }

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from distributed_grid.config import variables
+from distributed_grid.config import terms, variables
 from distributed_grid.config.cluster_file import ClusterFile
 from distributed_grid.config.documents import read_located
 from distributed_grid.config.shape import shaped
@@ -22,7 +22,7 @@ from distributed_grid.model.settings import Origin, Settings
 
 FILE_NAMES: Final = ("cluster_config.yaml", "cluster_config.yml", "cluster_config.toml")
 
-# Key -> field of Settings. Every other key of a file is kept for later.
+# Key -> where it is in Settings. Every other key of a file is kept for later.
 USED: Final[dict[str, str]] = {
     "data_dir": "data_dir",
     "node.name": "name",
@@ -36,6 +36,10 @@ USED: Final[dict[str, str]] = {
     "jobs.finished_max": "finished_jobs_max",
     "jobs.queue_max": "queue_jobs_max",
     "http.request_bytes_max": "request_bytes_max",
+    **{f"{terms.SECTION}.{key}": f"terms.{field}" for key, field in terms.KEYS.items()},
+    "fair_share.users": "weights.users",
+    "fair_share.projects": "weights.projects",
+    "fair_share.ageing": "ageing_ms",
 }
 HIDDEN: Final = "(secret)"
 
@@ -78,8 +82,10 @@ def load_settings(
     merge.add_environment(environ)
     for key, (flag, value) in (flags or {}).items():
         merge.add(flag, key, value, Origin(source="flag", name=flag))
+    settings = terms.changed(Settings(), merge.values)
+    terms.check(settings.terms, merge.origins)
     return Loaded(
-        settings=Settings(**merge.values),
+        settings=settings,
         origins={key: merge.origins.get(key, Origin()) for key in USED},
         later=tuple(merge.later[key] for key in sorted(merge.later)),
         notes=tuple(merge.notes),
@@ -100,7 +106,7 @@ class _Merge:
     """What was told so far; later words replace earlier ones, key by key."""
 
     def __init__(self) -> None:
-        self.values: dict[str, Any] = {}  # By field of Settings.
+        self.values: dict[str, Any] = {}  # By where it is in Settings, with dots.
         self.origins: dict[str, Origin] = {}
         self.later: dict[str, Later] = {}
         self.notes: list[str] = []
@@ -156,7 +162,7 @@ class _Merge:
             if written is None:
                 continue  # `key:` without a value says nothing.
             if key in USED:
-                self.values[USED[key]] = _setting(key, _at(parsed, key))
+                self.values |= _settings(key, terms.at(parsed, key))
                 self.origins[key] = origin_of(key)
             else:
                 self.later[key] = Later(key=key, value=written, origin=origin_of(key))
@@ -172,15 +178,13 @@ def _leaves(document: dict[str, Any], above: str = "") -> Iterator[tuple[str, An
             yield key, value
 
 
-def _at(parsed: Any, key: str) -> Any:
-    for part in key.split("."):
-        parsed = getattr(parsed, part)
-    return parsed
-
-
-def _setting(key: str, value: Any) -> Any:
+def _settings(key: str, value: Any) -> dict[str, Any]:
+    """What a key sets, by where it is in Settings."""
+    if key.startswith(f"{terms.SECTION}."):
+        fields = terms.stored(key.removeprefix(f"{terms.SECTION}."), value)
+        return {f"terms.{field}": told for field, told in fields.items()}
     if key == "node.labels":
-        return tuple(sorted(value.items()))
-    if key == "node.resources":
-        return sorted_amounts(value)
-    return value
+        value = tuple(sorted(value.items()))
+    elif key == "node.resources":
+        value = sorted_amounts(value)
+    return {USED[key]: value}

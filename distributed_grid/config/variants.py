@@ -85,13 +85,24 @@ def _move_sharing(found: Located) -> None:
     moved = execution["resource_sharing"]
     found.document["execution"] = {k: v for k, v in execution.items() if k != "resource_sharing"}
     section = found.document.get("resource_sharing")
+    told = "'execution.resource_sharing' counts as 'resource_sharing'"
     if isinstance(moved, dict) and isinstance(section, dict):
-        moved = {**section, **moved}
+        moved = _over(section, moved)
+        told = "'execution.resource_sharing' wins over 'resource_sharing' where both say something"
     found.document["resource_sharing"] = moved
     found.move("$.execution.resource_sharing", "$.resource_sharing")
-    found.note(
-        "$.execution.resource_sharing", "'execution.resource_sharing' counts as 'resource_sharing'"
-    )
+    found.note("$.execution.resource_sharing", told)
+
+
+def _over(section: dict[str, Any], winner: dict[str, Any]) -> dict[str, Any]:
+    """Both as one, key by key, in every mapping below too."""
+    merged = dict(section)
+    for key, value in winner.items():
+        before = merged.get(key)
+        if isinstance(before, dict) and isinstance(value, dict):
+            value = _over(before, value)  # noqa: PLW2901
+        merged[key] = value
+    return merged
 
 
 def _name_machines(found: Located) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from distributed_grid.config.shape import Word
 from distributed_grid.errors import BadValue
-from distributed_grid.model import bytesize, ids, milli
+from distributed_grid.model import bytesize, duration, ids, milli
 from distributed_grid.model.gpus import ANY, GPUS_MAX, canonical_model
 from distributed_grid.model.node import LABELS_MAX
 from distributed_grid.model.node_class import CLASS_NAMES
@@ -136,6 +136,37 @@ def scaled(what: str, *, factor: int, low: int = 0, high: int, example: str) -> 
     return Word(parse)
 
 
+def whole(least: int, most: int, example: int, *, factor: int = 1) -> Word:
+    """A whole number between two bounds, times a factor."""
+
+    def parse(value: Any) -> int:
+        number = milli.decimal(value)
+        if (
+            number is None
+            or not number.is_finite()
+            or not least <= number <= most
+            or number != int(number)
+        ):
+            expected = f"a whole number from {least} to {most}"
+            raise BadValue(value, expected=expected, remedy=f"Write it like {example}")
+        return int(number) * factor
+
+    return Word(parse)
+
+
+def word_of(*choices: str, **synonyms: str) -> Word:
+    """One of a few words in any case; synonyms mean one of them."""
+
+    def parse(value: Any) -> str:
+        lower = value.lower() if isinstance(value, str) else ""
+        if lower not in choices and lower not in synonyms:
+            expected = f"one of {', '.join(choices)}"
+            raise BadValue(value, expected=expected, remedy="Use one of these")
+        return synonyms.get(lower, lower)
+
+    return Word(parse)
+
+
 def _listed(value: Any) -> list[Any]:
     if isinstance(value, str):
         return [value]
@@ -170,4 +201,7 @@ BandwidthKbps = Annotated[int, scaled("Mbit/s", factor=1_000, high=10**8, exampl
 LatencyUs = Annotated[int, scaled("milliseconds", factor=1_000, high=10**7, example="4")]
 PriceMicro = Annotated[int, scaled("a price", factor=10**6, high=10**6, example="0.35")]
 AgeMs = Annotated[int, scaled("seconds", factor=1_000, high=10**10, example="3")]
+Natural = Annotated[int, whole(0, 10**9, 5)]
+Positive = Annotated[int, whole(1, 10**9, 5)]
+SpanMs = Annotated[int, Word(duration.parse)]
 Count = Annotated[int, scaled("a count", factor=1, high=10**6, example="3")]

@@ -6,7 +6,9 @@ import pytest
 from distributed_grid.cli.init import SAMPLE
 from distributed_grid.config import variables
 from distributed_grid.config.settings import HIDDEN, USED, Loaded, load_settings
+from distributed_grid.config.terms import at
 from distributed_grid.errors import BadInput
+from distributed_grid.model.lending import Terms, Thresholds
 from distributed_grid.model.pretend import PretendGpu
 from distributed_grid.model.settings import Origin, Settings
 
@@ -162,13 +164,14 @@ def test_the_file_is_looked_for_here_then_in_config_then_in_the_persons_place(tm
 # --- The variants --------------------------------------------------------------------------------
 
 
-@pytest.mark.rows("S3-18")
-def test_the_section_of_seed_3_is_read_and_kept(tmp_path):
-    kept = later(load(tmp_path, SEED_3))
+@pytest.mark.rows("S3-18", "S3-23")
+def test_the_section_of_seed_3_is_read_and_says_what_the_defaults_say(tmp_path):
+    loaded = load(tmp_path, SEED_3)
 
-    assert kept["resource_sharing.max_offers_per_node"] == "5"
-    assert kept["resource_sharing.thresholds.cpu_min_cores"] == "1.0"
-    assert len(kept) == 10
+    assert loaded.settings == Settings()
+    assert later(loaded) == {}
+    assert sum(origin.source == "file" for origin in loaded.origins.values()) == 10
+    assert loaded.origins["resource_sharing.thresholds.cpu_min_cores"].line == 12
 
 
 @pytest.mark.rows("S2-127")
@@ -211,23 +214,27 @@ def test_a_wrapper_counts_as_the_top_level(tmp_path):
 
 def test_the_old_place_of_resource_sharing_overrides_the_new_one(tmp_path):
     text = """\
-resource_sharing: {enabled: true, offer_expiry: 300}
+resource_sharing: {enabled: true, offer_expiry: 120, thresholds: {cpu_percent_max: 10}}
 execution:
   timeout_seconds: 5
   resource_sharing:
     enabled: false
+    thresholds: {cpu_min_cores: 2}
 """
     loaded = load(tmp_path, text)
 
-    assert later(loaded) == {
-        "execution.timeout_seconds": "5",
-        "resource_sharing.enabled": "false",
-        "resource_sharing.offer_expiry": "300",
-    }
-    assert [entry.origin.line for entry in loaded.later] == [3, 5, 1]
-    assert "counts as 'resource_sharing'" in loaded.notes[0]
+    assert later(loaded) == {"execution.timeout_seconds": "5"}
+    assert loaded.settings.terms == Terms(
+        is_enabled=False,
+        offer_expiry_ms=120_000,
+        thresholds=Thresholds(cpu_used_max_milli=100, cpu_min_milli=2_000),
+    )
+    assert loaded.origins["resource_sharing.enabled"].line == 5
+    assert loaded.origins["resource_sharing.offer_expiry"].line == 1
+    assert "wins over 'resource_sharing' where both say something" in loaded.notes[0]
     alone = load(tmp_path, "execution: {resource_sharing: {enabled: false}}\n")
-    assert later(alone) == {"resource_sharing.enabled": "false"}
+    assert not alone.settings.terms.is_enabled
+    assert "counts as 'resource_sharing'" in alone.notes[0]
 
 
 def test_json_is_read_too_without_lines(tmp_path):
@@ -378,7 +385,10 @@ def test_every_commented_line_of_the_sample_is_good_too_and_tells_the_default(tm
 
     changed = {key for key, origin in loaded.origins.items() if origin.source == "file"}
     assert changed == set(USED) - {"data_dir"}
-    settings = loaded.settings
-    for field in USED.values():
-        if field not in {"name", "data_dir", "labels", "resources", "pretend"}:
-            assert getattr(settings, field) == getattr(Settings(), field), field
+    examples = {"node.name", "data_dir", "node.labels", "node.resources", "pretend"}
+    examples |= {
+        f"resource_sharing.{key}"
+        for key in ("hours", "days", "quiet", "suspended_max", "allocation_timeout_minutes")
+    }
+    for key in set(USED) - examples:
+        assert at(loaded.settings, USED[key]) == at(Settings(), USED[key]), key
