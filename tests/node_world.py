@@ -28,7 +28,7 @@ from distributed_grid.wire.keeper import (
 FOUR_CORES = Inventory(
     cores=tuple((core, core // 2) for core in range(4)), cpu_milli=4_000, memory_bytes=1 << 30
 )
-PATHS = Paths(output_root="/out", scratch_root="/scratch")
+PATHS = Paths(output_root="/out", scratch_root="/scratch", checkpoint_root="/saved")
 
 
 def a_job(name: str, *, cpus: int = 1_000, **what_matters) -> JobSpec:
@@ -105,6 +105,11 @@ class Keeper:
         if last:
             self._leave(attempt)
 
+    def preempt(self, attempt: str) -> None:
+        """It has given way, as it was asked to."""
+        self._report(attempt, self.runs[attempt][0], "preempted", 143, is_last=True)
+        self._leave(attempt)
+
     def die(self) -> None:
         queued = self.queued
         for attempt in sorted(self.runs):
@@ -138,6 +143,7 @@ class World:
         self.keeper = Keeper()
         self.saved_jobs: dict[str, bytes] = {}
         self.saved_leases: dict[str, bytes] = {}
+        self.saved_meta: dict[str, bytes] = {}
         self._lease_ids = (f"lease-{number:05d}" for number in itertools.count())
         self.start_agent()
 
@@ -152,7 +158,7 @@ class World:
         leases = {
             key: msgspec.msgpack.decode(data, type=Lease) for key, data in self.saved_leases.items()
         }
-        self.node.restore(jobs, leases)
+        self.node.restore(jobs, leases, self.saved_meta)
         running = tuple(sorted(self.keeper.runs))
         queued = tuple(self.keeper.queued)
         hello = Hello(keeper_id="k", boot_id="b", pid=1, limits={}, running=running, queued=queued)
@@ -171,6 +177,7 @@ class World:
             self.saved_jobs[job.spec.id] = msgspec.msgpack.encode(job)
         for lease in ready.save_leases:
             self.saved_leases[lease.id] = msgspec.msgpack.encode(lease)
+        self.saved_meta |= ready.save_meta
         for lease_id in ready.drop_leases:
             self.saved_leases.pop(lease_id, None)
 
@@ -186,9 +193,9 @@ class World:
 
     def pump(self) -> None:
         """Deliver reports until nothing new comes of it."""
-        told = -1
-        while self.keeper.unacknowledged and told != len(self.keeper.unacknowledged):
-            told = len(self.keeper.unacknowledged)
+        told: list = []
+        while self.keeper.unacknowledged and told != self.keeper.unacknowledged:
+            told = list(self.keeper.unacknowledged)
             self.pump_once()
 
     def pump_once(self) -> None:
@@ -215,3 +222,16 @@ class World:
 
     def state(self, spec: JobSpec) -> str:
         return self.job(spec).state
+
+
+def told(world: World, kind: type) -> list:
+    """What the keeper was told, of one kind."""
+    return [message for message in world.keeper.told if isinstance(message, kind)]
+
+
+def fill(world: World, count: int = 4, **what_matters) -> list:
+    """Jobs of one core each, running."""
+    jobs = [a_job(f"filler-{number}", **what_matters) for number in range(count)]
+    world.submit(*jobs)
+    world.pump()
+    return jobs

@@ -6,6 +6,7 @@ Invariant: the positions that are pending here are exactly those that the record
 """
 
 from collections import deque
+from typing import Final
 
 from distributed_grid.errors import EXIT_GRID
 from distributed_grid.kernel.chunks import chunk_size, smoothed_us
@@ -23,6 +24,8 @@ from distributed_grid.model.ids import JobId
 from distributed_grid.model.job import Array
 from distributed_grid.wire.api import JobState
 from distributed_grid.wire.keeper import Ended
+
+TIMEOUT_CODE: Final = 124  # As `timeout` exits, and `grid run` after a deadline.
 
 
 class Arrays:
@@ -64,7 +67,9 @@ class Arrays:
         progress, array = _parts(job)
         position = array.indices.index(report.index)
         # Lost, or stopped by nobody's wish: it goes back with the rest of its chunk.
-        goes_back = report.how == "lost" or (report.how == "stopped" and not job.is_cancelled)
+        goes_back = report.how in ("lost", "preempted") or (
+            report.how == "stopped" and not job.is_stopping
+        )
         if goes_back or progress.states[position] != RUNNING:
             return
         took_us = max(1, (report.ended_ms - report.started_ms) * 1_000)
@@ -73,7 +78,7 @@ class Arrays:
             progress.states[position] = SUCCEEDED
         elif report.how == "stopped":
             progress.states[position] = CANCELLED
-        elif not job.is_cancelled and progress.tries.get(position, 0) < job.spec.retries:
+        elif not job.is_stopping and progress.tries.get(position, 0) < job.spec.retries:
             progress.tries[position] = progress.tries.get(position, 0) + 1
             self._pending_of(job).append(position)
             progress.states[position] = PENDING
@@ -90,8 +95,8 @@ class Arrays:
             _count_loss(job, progress, left)
         pending = self._pending_of(job)
         for position in left:
-            progress.states[position] = CANCELLED if job.is_cancelled else PENDING
-        if not job.is_cancelled:
+            progress.states[position] = CANCELLED if job.is_stopping else PENDING
+        if not job.is_stopping:
             pending.extendleft(reversed(left))
 
     def verdict(self, job: Job) -> tuple[JobState, int | None, str] | None:
@@ -99,8 +104,10 @@ class Arrays:
         progress, _ = _parts(job)
         if not progress.is_done:
             return None
-        if job.is_cancelled and progress.count(CANCELLED):
-            return "cancelled", None, "while it ran"
+        if job.is_stopping and progress.count(CANCELLED):
+            if job.is_cancelled:
+                return "cancelled", None, "while it ran"
+            return "failed", TIMEOUT_CODE, "its deadline passed"
         if failed := progress.count(FAILED):
             return "failed", 1, f"{failed} of {len(progress.states)} failed"
         return "succeeded", 0, ""
@@ -134,7 +141,7 @@ def _count_loss(job: Job, progress: Progress, left: list[int]) -> None:
     position = left[0]
     progress.losses[position] = progress.losses.get(position, 0) + 1
     job.losses += 1
-    if progress.losses[position] > job.spec.losses_max and not job.is_cancelled:
+    if progress.losses[position] > job.spec.losses_max and not job.is_stopping:
         progress.states[position] = FAILED
         progress.codes[position] = EXIT_GRID
         left.remove(position)

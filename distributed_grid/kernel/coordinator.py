@@ -5,24 +5,23 @@ Invariant: a job holds leases only while it has live attempts, and every live at
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from distributed_grid.errors import EXIT_GRID, Conflict, NeverFits, NotFound, Overloaded
-from distributed_grid.kernel.arrays import Arrays
+from distributed_grid.errors import EXIT_GRID
+from distributed_grid.kernel.arrays import TIMEOUT_CODE, Arrays
+from distributed_grid.kernel.calendar import Calendar
 from distributed_grid.kernel.endings import in_words
+from distributed_grid.kernel.giving_way import GivingWay, Tenant
 from distributed_grid.kernel.host import Host
 from distributed_grid.kernel.jobs import Attempt, Job, Progress
 from distributed_grid.kernel.ready import Happened, Ready
-from distributed_grid.kernel.series import Series
-from distributed_grid.kernel.waiting import Entry
+from distributed_grid.kernel.series import Series, Shape
 from distributed_grid.model.ids import JobId
 from distributed_grid.model.job import JobSpec
 from distributed_grid.model.lease import Lease
-from distributed_grid.model.resources import Request
 from distributed_grid.wire.keeper import Ended, Started, Stop, Usage, Withdraw
 
-QUEUE_MAX: Final = 100_000  # Unfinished jobs; an array of any length is one.
 FINISHED_KEPT: Final = 2_000  # In memory; the store has the rest.
 
 
@@ -41,6 +40,9 @@ class Coordinator:
         self._attempts: dict[str, tuple[JobId, Attempt]] = {}  # By id: those that are live.
         self.arrays = Arrays()
         self._series = Series()
+        self.giving_way = GivingWay(host, self._tenants)
+        self._starts = Calendar()  # Jobs that are not to start before a moment.
+        self._deadlines = Calendar()
         self._unsaved: dict[str, int] = {}  # By attempt: the first report that is not saved yet.
         self._dependents: dict[JobId, set[JobId]] = {}
         self._finished: deque[JobId] = deque()
@@ -61,6 +63,8 @@ class Coordinator:
         self.unfinished += 1
         ready.touch(job)
         ready.happened.append(Happened(name="job.submitted", at_ms=now_ms, job=spec.id))
+        if spec.deadline_ms:
+            self._deadlines.add(spec.id, spec.deadline_ms)
         job.after_left = sorted({after.job for after in spec.after})
         for after in spec.after:
             self._dependents.setdefault(after.job, set()).add(spec.id)
@@ -69,27 +73,7 @@ class Coordinator:
             if other.has_ended and not job.has_ended:
                 self._decide_after(job, other, now_ms, ready)
         if not job.has_ended:
-            self._queue(job)
-
-    def admit_all(self, specs: tuple[JobSpec, ...]) -> None:
-        """Raise if one of these cannot be taken; those of one submission may need each other."""
-        new = [spec for spec in specs if spec.id not in self.jobs]
-        if self.unfinished + len(new) > QUEUE_MAX:
-            raise Overloaded("unfinished jobs", most=QUEUE_MAX)
-        known: dict[JobId, JobSpec] = {}
-        for spec in specs:
-            for after in spec.after:  # Only of what came before: so there are no circles.
-                if after.job not in self.jobs and after.job not in known:
-                    raise NotFound("job", after.job)
-            if known.setdefault(spec.id, spec) != spec:
-                raise Conflict("job", spec.id)
-        for spec in new:
-            lacking = self.host.ledger.could_ever(spec.request)
-            if lacking is not None and not spec.wait_for_capacity:
-                raise NeverFits(spec.name, shortfall=lacking.missing)
-        for spec in specs:
-            if spec.id in self.jobs and self.jobs[spec.id].spec != spec:
-                raise Conflict("job", spec.id)
+            self._queue(job, now_ms)
 
     def cancel(self, job_id: JobId, now_ms: int, ready: Ready) -> None:
         """Ask a job to end; one that has ended stays as it is."""
@@ -99,22 +83,53 @@ class Coordinator:
         job.is_cancelled = True
         job.tell(now_ms, "cancel asked")
         ready.touch(job)
-        self.host.line.remove(job_id)
+        self._stop(job, "cancelled", "before it ran", now_ms, ready)
+
+    def _stop(self, job: Job, state: str, why: str, now_ms: int, ready: Ready) -> None:
+        """Nothing more of it starts, what runs is stopped; if nothing does, it ends as told."""
+        self._leave(job.spec.id)
         self.arrays.cancel(job)
+        self._tell_to_stop(job, ready)
+        if not job.live_attempts:
+            self._end(job, state, now_ms, ready, why)
+
+    def _tell_to_stop(self, job: Job, ready: Ready) -> None:
         grace_ms = job.spec.work.grace_ms if job.spec.work else 0
-        live = job.live_attempts
-        for attempt in live:
+        for attempt in job.live_attempts:
             ready.tell.append(Stop(attempt=attempt.id, grace_ms=grace_ms))
-        if not live:
-            self._end(job, "cancelled", now_ms, ready, "before it ran")
 
     # Waiting and starting
 
-    def _queue(self, job: Job) -> None:
-        """Put a job into the line, unless it must wait for another."""
-        if not job.after_left:
-            entry = Entry(submitted_ms=job.submitted_ms, job=job.spec.id)
-            self.host.line.add(entry, job.spec.request)
+    def _queue(self, job: Job, now_ms: int) -> None:
+        """Put a job into the line, unless it must wait for another, or for its time."""
+        if job.after_left:
+            return
+        booking = self.host.booking(job.spec.booking) if job.spec.booking else None
+        start_ms = max(job.spec.start_ms, booking.from_ms if booking else 0)
+        if start_ms > now_ms:
+            self._starts.add(job.spec.id, start_ms)
+        else:
+            self.host.wait(job)
+
+    def _leave(self, job: JobId) -> None:
+        """It waits for nothing any more."""
+        self.host.leave(job)
+        self._starts.forget(job)
+
+    def keep_dates(self, now_ms: int, ready: Ready) -> None:
+        """Those whose time has come join the line; those whose time is over end."""
+        for job_id in self._starts.due(now_ms):
+            self.host.wait(self.jobs[job_id])
+        for job_id in self._deadlines.due(now_ms):
+            job = self.jobs[job_id]
+            job.is_overdue = True
+            job.tell(now_ms, "its deadline has passed")
+            ready.touch(job)
+            if job.attempts_made:
+                job.exit_code = TIMEOUT_CODE
+                self._stop(job, "failed", "its deadline passed", now_ms, ready)
+            else:
+                self._stop(job, "skipped", "its deadline passed before it ran", now_ms, ready)
 
     def _decide_after(self, job: Job, other: Job, now_ms: int, ready: Ready) -> None:
         """One of those that a job comes after has ended: go on, wait for the rest, or skip."""
@@ -128,7 +143,7 @@ class Coordinator:
                 self._end(job, "skipped", now_ms, ready, why)
                 return
         job.after_left.remove(other.spec.id)
-        self._queue(job)
+        self._queue(job, now_ms)
 
     def fill(self, now_ms: int, ready: Ready) -> None:
         """Start whatever fits."""
@@ -136,12 +151,17 @@ class Coordinator:
             job = self.jobs[entry.job]
             attempt = self._begin(job, lease, now_ms)
             self._series.open(lease.id, attempt.id, _shape(job), now_ms)
+            self.host.hold(job, lease.id, now_ms)
             if not self.arrays.wants_more(job):
-                self.host.line.remove(entry.job)
+                self.host.leave(entry.job)
             ready.save_leases.append(lease)
             ready.touch(job)
             self._launch(job, attempt, lease)
         self._line_up(now_ms, ready)
+        self.giving_way.make_room_for_bookings(now_ms, ready)
+        self.giving_way.make_room(now_ms, ready)
+        for leaving in (*self.giving_way.leaving, *self.giving_way.suspended):
+            self._series.close(leaving)
 
     def take_back(self, now_ms: int, ready: Ready) -> None:
         """Those who lined up behind one that goes on and on wait for another place."""
@@ -150,7 +170,7 @@ class Coordinator:
 
     def _line_up(self, now_ms: int, ready: Ready) -> None:
         """Nothing is free: let the next stand behind those that will soon have ended."""
-        while (first := self.host.line.first()) is not None:
+        while (first := self.host.first(now_ms)) is not None:
             job = self.jobs[first.job]
             shape = _shape(job)
             place = None if shape is None else self._series.place(shape, now_ms)
@@ -159,7 +179,7 @@ class Coordinator:
             lease = self.host.ledger.leases[place]
             attempt = self._begin(job, lease, now_ms, own_id=self.host.new_id())
             self._series.line_up(place, attempt.id)
-            self.host.line.remove(first.job)
+            self.host.leave(first.job)
             ready.touch(job)
             self._launch(job, attempt, lease)
 
@@ -189,6 +209,13 @@ class Coordinator:
         return self.host.ledger.total.cpu_milli // max(job.spec.request.cpu_milli, 1)
 
     # Reports of the keeper
+
+    def _tenants(self) -> Iterator[tuple[str, Tenant]]:
+        """Who runs in each lease."""
+        for lease in self.host.ledger.leases:
+            first, *behind = self._series.row(lease)
+            job_id, attempt = self._attempts[first]
+            yield lease, Tenant(self.jobs[job_id], attempt, tuple(behind))
 
     def live_attempt(self, attempt: str) -> tuple[JobId, Attempt] | tuple[None, None]:
         """Whose attempt this is, while it is live."""
@@ -226,6 +253,10 @@ class Coordinator:
             self._unsaved.setdefault(report.attempt, report.number)
             return
         self._release(job, attempt, report, now_ms, ready)
+        if never_started and job.progress is None:
+            # It never was: the first that runs is the first attempt, for whoever asks GRID_ATTEMPT.
+            job.attempts.remove(attempt)
+            job.attempts_made -= 1
         if job.progress is not None:
             self._chunk_ended(job, attempt, report, now_ms, ready)
         elif report.how == "lost":
@@ -254,27 +285,34 @@ class Coordinator:
         shape = _shape(job)
         if report.how == "exited" and shape is not None:
             self._series.took(shape, (report.ended_ms - report.started_ms) * 1_000)
+        if self._series.row(attempt.lease)[0] == attempt.id:
+            # It was told to leave, or suspended; whoever stands behind it and started was not.
+            self.giving_way.forget(attempt.lease)
         if self._series.leave(attempt.lease, attempt.id, now_ms):
-            self.host.ledger.release(attempt.lease)
+            self.host.release(attempt.lease, now_ms)
             ready.drop_leases.append(attempt.lease)
         ready.touch(job)
 
     def _process_ended(self, job: Job, report: Ended, now_ms: int, ready: Ready) -> None:
-        if report.how == "stopped" and job.is_cancelled:
+        if report.how in ("stopped", "preempted") and job.is_cancelled:
             self._end(job, "cancelled", now_ms, ready, "while it ran")
-        elif report.how == "stopped":  # Not by its owner, and not its fault: it waits again.
+        elif job.is_overdue and report.code != 0:
+            job.exit_code = TIMEOUT_CODE
+            self._end(job, "failed", now_ms, ready, "its deadline passed")
+        elif report.how in ("stopped", "preempted"):  # Not by its owner, and not its fault.
+            job.preemptions += report.how == "preempted"
             if job.state == "waiting":
                 job.tell(now_ms, "waiting", report.note)
             else:
-                job.move("waiting", now_ms, report.note)
-            self._queue(job)
+                job.move("waiting", now_ms, report.note or report.how)
+            self._queue(job, now_ms)
         elif report.code == 0:
             job.exit_code = 0
             self._end(job, "succeeded", now_ms, ready)
-        elif job.failures < job.spec.retries and not job.is_cancelled:
+        elif job.failures < job.spec.retries and not job.is_stopping:
             job.failures += 1
             job.move("waiting", now_ms, f"exit {report.code}, retry {job.failures}")
-            self._queue(job)
+            self._queue(job, now_ms)
         else:
             job.exit_code = report.code
             self._end(job, "failed", now_ms, ready, report.note or in_words(report))
@@ -287,25 +325,27 @@ class Coordinator:
             self._end(job, "lost", now_ms, ready, why)
         else:
             job.move("waiting", now_ms, f"lost: {why}")
-            self._queue(job)
+            self._queue(job, now_ms)
 
     def _chunk_ended(
         self, job: Job, attempt: Attempt, report: Ended, now_ms: int, ready: Ready
     ) -> None:
         self.arrays.chunk_ended(job, attempt, report)
+        job.preemptions += report.how == "preempted"
         verdict = self.arrays.verdict(job)
         if verdict is not None and not job.live_attempts:
             state, job.exit_code, reason = verdict
             self._end(job, state, now_ms, ready, reason)
         elif self.arrays.wants_more(job):
-            self._queue(job)
+            self._queue(job, now_ms)
 
     # Ending
 
     def _end(self, job: Job, state: str, now_ms: int, ready: Ready, reason: str = "") -> None:
         job.move(state, now_ms, reason)  # type: ignore[arg-type]  # The table checks it.
         job_id = job.spec.id
-        self.host.line.remove(job_id)
+        self._leave(job_id)
+        self._deadlines.forget(job_id)
         self.arrays.forget(job_id)
         self.unfinished -= 1
         ready.touch(job)
@@ -338,6 +378,8 @@ class Coordinator:
                 self._finished.append(job.spec.id)
                 continue
             self.unfinished += 1
+            if job.spec.deadline_ms:
+                self._deadlines.add(job.spec.id, job.spec.deadline_ms)
             for other in job.after_left:
                 self._dependents.setdefault(other, set()).add(job.spec.id)
             for attempt in job.live_attempts:
@@ -349,6 +391,9 @@ class Coordinator:
             self.host.ledger.restore(leases[attempt.lease])
             shape = _shape(self.jobs[job_id])
             self._series.open(attempt.lease, attempt.id, shape, attempt.granted_ms)
+            self.host.hold(self.jobs[job_id], attempt.lease, attempt.granted_ms)
+            if self.jobs[job_id].spec.is_shared:
+                self.giving_way.restored(attempt.lease)
 
     def recall(self, job: Job) -> None:
         """Know a finished job again, because another comes after it."""
@@ -382,12 +427,14 @@ class Coordinator:
                 ready,
             )
         for job in list(self.jobs.values()):
+            if job.is_stopping:
+                self._tell_to_stop(job, ready)  # That may have been lost with the last agent.
             if not job.has_ended and (not job.live_attempts or self.arrays.wants_more(job)):
-                self._queue(job)
+                self._queue(job, now_ms)
 
     def check(self) -> None:
         """Re-derive what must be true."""
-        self.host.line.check()
+        self.host.check()
         live: dict[str, set[str]] = {}
         for job in self.jobs.values():
             for attempt in job.live_attempts:
@@ -400,14 +447,17 @@ class Coordinator:
         assert len(unfinished) == self.unfinished, "unfinished jobs are miscounted"
         waiting = set(self.host.line)
         for job in unfinished:
-            cared_for = job.spec.id in waiting or job.live_attempts or job.after_left
+            cared_for = bool(job.spec.id in waiting or job.live_attempts or job.after_left)
+            cared_for = cared_for or job.spec.id in self._starts
             assert cared_for, "a job that nobody will ever start"
 
 
-def _shape(job: Job) -> Request | None:
-    """What a job asks for, if it may share a lease in turn with others that ask for the same."""
-    is_plain = job.spec.array is None and job.spec.work is not None and not job.spec.work.image
-    return job.spec.request if is_plain else None
+def _shape(job: Job) -> Shape | None:
+    """What a job has in common with those with whom it may share a lease in turn; None: nobody."""
+    spec = job.spec
+    if spec.array is not None or spec.work is None or spec.work.image:
+        return None
+    return Shape(spec.request, spec.user, spec.project, spec.priority, spec.is_shared, spec.booking)
 
 
 def _turn(live: tuple[JobId, Attempt]) -> tuple[int, str]:

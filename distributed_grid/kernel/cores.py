@@ -62,6 +62,15 @@ class Cores:
         """What is free of one core; nothing of one that is not here."""
         return milli.WHOLE - self.used.get(core, 0) if core in self.node_of else 0
 
+    def copy(self) -> "Cores":
+        """The same state again; what is done to one does not show in the other."""
+        other = Cores((), cpu_milli=self.total_milli)
+        other.node_of = self.node_of  # Never changes.
+        other.free_milli = self.free_milli
+        other.used, other.shared = self.used.copy(), self.shared.copy()
+        other.whole = {node: cores.copy() for node, cores in self.whole.items()}
+        return other
+
     def check(self) -> None:
         """Re-derive what must be true."""
         assert all(0 < used <= milli.WHOLE for used in self.used.values()), "a core is oversold"

@@ -30,15 +30,17 @@ class Devices:
         for left, right, weight in links:
             self.weights[left, right] = self.weights[right, left] = weight
 
-    def choose(self, request: GpuRequest) -> tuple[Gpu, ...]:
-        """The devices to take, sorted; nothing if they do not suffice. Takes nothing."""
+    def choose(self, request: GpuRequest, among: frozenset[str] | None = None) -> tuple[Gpu, ...]:
+        """The devices to take, sorted; nothing if they do not suffice. Takes nothing.
+
+        Of those `among` which somebody may choose; None: of all.
+        """
+        free = [gpu for gpu in self.free.values() if among is None or gpu.device in among]
         if request.milli < milli.WHOLE or not self.weights:
-            return request.choose(self.free.values())
+            return request.choose(free)
         count = request.milli // milli.WHOLE
         whole = sorted(
-            gpu
-            for gpu in self.free.values()
-            if gpu.share_milli == milli.WHOLE and request.accepts(gpu)
+            gpu for gpu in free if gpu.share_milli == milli.WHOLE and request.accepts(gpu)
         )
         if len(whole) <= count:
             return tuple(whole) if len(whole) == count else ()
@@ -65,6 +67,13 @@ class Devices:
         """What is free of one device; nothing of one that is not here."""
         free = self.free.get(device)
         return free.share_milli if free else 0
+
+    def copy(self) -> "Devices":
+        """The same state again; what is done to one does not show in the other."""
+        other = Devices((), ())
+        other.all, other.weights = self.all, self.weights  # They never change.
+        other.free = self.free.copy()
+        return other
 
     def check(self) -> None:
         """Re-derive what must be true."""

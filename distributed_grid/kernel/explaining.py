@@ -1,16 +1,22 @@
 """Why a job is where it is, and what would help.
 
-Lives here: reasons, as data with numbers. Never here: words for a terminal (`cli`).
+Lives here: reasons, as data with numbers. Never here: words for a terminal (`cli`), what stands in
+the way of one that waits in the line (`obstacles`).
 """
 
+from typing import Any
+
 from distributed_grid.kernel.coordinator import Coordinator
+from distributed_grid.kernel.entry import Entry
 from distributed_grid.kernel.jobs import Job
+from distributed_grid.kernel.obstacles import obstacle, survey_of
+from distributed_grid.model.priority import NAMES
 from distributed_grid.wire.api import Explanation
 
 HOLDERS_SHOWN = 5
 
 
-def explain(coordinator: Coordinator, job: Job) -> Explanation:
+def explain(coordinator: Coordinator, job: Job, now_ms: int) -> Explanation:
     """The explanation of one job."""
     if job.has_ended:
         return _plain(
@@ -19,37 +25,50 @@ def explain(coordinator: Coordinator, job: Job) -> Explanation:
     pending = _unfinished_before(coordinator, job)
     if pending:
         return _plain(job, "it comes after jobs that have not ended", waits_for=pending)
-    position = coordinator.host.line.position(job.spec.id)
-    if position is None:
-        return _plain(job, "it runs" if job.state == "running" else "it is being started")
-    return _waiting(coordinator, job, position)
+    place = _place(coordinator, job, now_ms)
+    if place is not None:
+        return _waiting(coordinator, job, place, now_ms)
+    if job.live_attempts:
+        return _plain(job, _how_it_runs(coordinator, job))
+    return _plain(job, "its time has not come yet", start_ms=_start_ms(coordinator, job))
 
 
-def _waiting(coordinator: Coordinator, job: Job, position: int) -> Explanation:
-    ledger, request = coordinator.host.ledger, job.spec.request
-    never = ledger.could_ever(request)
-    if never is not None:
-        return Explanation(
-            id=job.spec.id,
-            state=job.state,
-            summary="it is larger than this machine, and waits for one that is not",
-            position=position,
-            shortfall=tuple(never.missing),
-            remedies=("ask for less", "add a larger machine"),
-        )
+def _how_it_runs(coordinator: Coordinator, job: Job) -> str:
+    leases = {attempt.lease for attempt in job.live_attempts}
+    way = coordinator.giving_way
+    for lease in sorted(leases):
+        if lease in way.leaving:
+            return f"it was told to give way to {way.leaving[lease]}, and will wait again"
+        if lease in way.suspended:
+            return f"it is suspended, the owner is back: {way.suspended[lease]}"
+    return "it runs" if job.state == "running" else "it is being started"
+
+
+def _place(coordinator: Coordinator, job: Job, now_ms: int) -> tuple[int, Entry] | None:
+    host = coordinator.host
+    order = enumerate(host.line.order(now_ms, host.accounts), start=1)
+    return next((place for place in order if place[1].job == job.spec.id), None)
+
+
+def _waiting(
+    coordinator: Coordinator, job: Job, place: tuple[int, Entry], now_ms: int
+) -> Explanation:
+    host, (position, entry) = coordinator.host, place
+    why = obstacle(host, entry, now_ms, survey_of(host, now_ms))
     holders = [
         other.spec.name
         for other in coordinator.jobs.values()
         if other.live_attempts and other.spec.id != job.spec.id
     ]
     return Explanation(
-        id=job.spec.id,
-        state=job.state,
-        summary="it waits for resources that others use",
+        summary=why.summary,
         position=position,
-        shortfall=tuple(ledger.free().shortfall(request)),
+        shortfall=why.missing,
         waits_for=tuple(holders[:HOLDERS_SHOWN]),
-        remedies=("wait until one of these ends", "cancel one of them", "ask for less"),
+        remedies=why.remedies,
+        lifted=NAMES[host.line.lifted(entry, now_ms)],
+        share_milli=host.accounts.share_milli(entry.user, entry.project or None),
+        **_common(job),
     )
 
 
@@ -57,5 +76,24 @@ def _unfinished_before(coordinator: Coordinator, job: Job) -> tuple[str, ...]:
     return tuple(coordinator.jobs[other].spec.name for other in job.after_left)
 
 
-def _plain(job: Job, summary: str, waits_for: tuple[str, ...] = ()) -> Explanation:
-    return Explanation(id=job.spec.id, state=job.state, summary=summary, waits_for=waits_for)
+def _start_ms(coordinator: Coordinator, job: Job) -> int:
+    booking = coordinator.host.booking(job.spec.booking)
+    return max(job.spec.start_ms, booking.from_ms if booking else 0)
+
+
+def _plain(
+    job: Job, summary: str, waits_for: tuple[str, ...] = (), start_ms: int = 0
+) -> Explanation:
+    return Explanation(summary=summary, waits_for=waits_for, start_ms=start_ms, **_common(job))
+
+
+def _common(job: Job) -> dict[str, Any]:
+    spec = job.spec
+    return {
+        "id": spec.id,
+        "state": job.state,
+        "priority": spec.priority,
+        "is_shared": spec.is_shared,
+        "user": spec.user,
+        "project": spec.project,
+    }

@@ -111,6 +111,8 @@ class Job(msgspec.Struct, kw_only=True):
     is_cancelled: bool = False  # Asked for; the state follows when nothing runs any more.
     failures: int = 0
     losses: int = 0
+    preemptions: int = 0  # They count neither as failures nor as losses.
+    is_overdue: bool = False  # Its deadline has passed, and it is being stopped.
     attempts_made: int = 0
     attempts: list[Attempt] = []
     story: list[StoryLine] = []
@@ -123,6 +125,11 @@ class Job(msgspec.Struct, kw_only=True):
     def has_ended(self) -> bool:
         """Whether nothing will happen to it any more."""
         return self.state in ENDED
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether nothing more of it is to start."""
+        return self.is_cancelled or self.is_overdue
 
     @property
     def live_attempts(self) -> list[Attempt]:

@@ -11,6 +11,9 @@ from distributed_grid.model import milli
 from distributed_grid.model.lease import Lease
 from distributed_grid.wire.keeper import Limits, Run, Slot
 
+SIGTERM = 15
+BORROWED_NICENESS = 19  # The owner's own programs come first, whatever was measured.
+
 # One variable for each vendor's runtime; they all mean "see only these devices".
 DEVICE_VARIABLES = (
     "CUDA_VISIBLE_DEVICES",
@@ -25,6 +28,7 @@ class Paths(msgspec.Struct, frozen=True, kw_only=True):
 
     output_root: str
     scratch_root: str
+    checkpoint_root: str = ""  # Empty: no job can save its state.
     output_bytes_max: int = 64 << 20
     is_pinned: bool = True  # False: cores are pretended, and nobody can be pinned to them.
 
@@ -34,10 +38,17 @@ def output_dir(paths: Paths, job: Job) -> str:
     return f"{paths.output_root}/{job.spec.id}"
 
 
+def checkpoint_dir(paths: Paths, job: Job) -> str:
+    """Where a job saves its state when it is told to give way; empty if it has no way to."""
+    is_told = bool(job.spec.preempt.command) or job.spec.preempt.signal != SIGTERM
+    return f"{paths.checkpoint_root}/{job.spec.id}" if paths.checkpoint_root and is_told else ""
+
+
 def run_message(job: Job, attempt: Attempt, lease: Lease, paths: Paths) -> Run:
     """What the keeper needs to know to run this attempt."""
     work, request = job.spec.work, job.spec.request
     assert work is not None, "only jobs with work are submitted"
+    saved = checkpoint_dir(paths, job)
     whole = all(share == milli.WHOLE for _, share in lease.cores)
     pinned = paths.is_pinned and whole
     return Run(
@@ -45,7 +56,9 @@ def run_message(job: Job, attempt: Attempt, lease: Lease, paths: Paths) -> Run:
         lease=lease.id,
         job=job.spec.id,
         argv=work.argv,
-        env=work.env | _variables(job, attempt, lease),
+        env=work.env
+        | _variables(job, attempt, lease)
+        | ({"GRID_CHECKPOINT_DIR": saved} if saved else {}),
         cwd=work.cwd,
         output_dir=output_dir(paths, job),
         scratch_dir=f"{paths.scratch_root}/{lease.id}",
@@ -58,6 +71,8 @@ def run_message(job: Job, attempt: Attempt, lease: Lease, paths: Paths) -> Run:
         ),
         timeout_ms=work.timeout_ms,
         grace_ms=work.grace_ms,
+        checkpoint_dir=saved,
+        niceness=BORROWED_NICENESS if job.spec.is_shared else 0,
         image=work.image,
         devices=attempt.gpus if paths.is_pinned else (),
     )

@@ -65,6 +65,24 @@ class Ledger:
         """Every lease that holds something, by id."""
         return MappingProxyType(self._leases)
 
+    @property
+    def used_cores(self) -> Mapping[int, int]:
+        """Thousandths in use of every core of which something is."""
+        return MappingProxyType(self._cores.used)
+
+    def copy(self) -> "Ledger":
+        """The same ledger again, to try things on; leases never change, so they are not copied."""
+        other = Ledger.__new__(Ledger)
+        other.__dict__.update(
+            self.__dict__,
+            _cores=self._cores.copy(),
+            _devices=self._devices.copy(),
+            _custom=self._custom.copy(),
+            _leases=self._leases.copy(),
+            _ended=self._ended.copy(),
+        )
+        return other
+
     def free(self) -> Resources:
         """What is not leased."""
         return Resources(
@@ -89,10 +107,12 @@ class Ledger:
         now_ms: int,
         *,
         ttl_ms: int = RESERVATION_TTL_MS,
+        among: frozenset[str] | None = None,
     ) -> Lease | Shortfall:
         """Hold what a job asks for until it is committed, released or expired; all or nothing.
 
-        The same again gives the same lease; another request under a used id is refused.
+        The same again gives the same lease; another request under a used id is refused. Devices
+        come from those in `among`; None: from all.
         """
         held = self._leases.get(lease_id)
         if held is not None:
@@ -102,7 +122,7 @@ class Ledger:
         if lease_id in self._ended:
             raise LeaseRefused(lease_id, why=self._ended[lease_id])
         shares = self._cores.choose(request.cpu_milli)
-        gpus = self._devices.choose(request.gpus) if request.gpus else ()
+        gpus = self._devices.choose(request.gpus, among) if request.gpus else ()
         missing = self._missing(request, shares, gpus)
         if missing or shares is None:
             return Shortfall(tuple(missing))

@@ -30,6 +30,7 @@ class Ready(msgspec.Struct, kw_only=True):
     save_jobs: dict[JobId, Job] = {}  # In their newest state, also when a full disk delays it.
     save_leases: list[Lease] = []
     drop_leases: list[str] = []
+    save_meta: dict[str, bytes] = {}  # Bookings, accounts, the owner's word on lending: by name.
     # Then, once that is durable: messages to the keeper, in order.
     tell: list[ToKeeper] = []
     # And at last whoever waits for these jobs is woken, and the events are published.

@@ -39,6 +39,12 @@ def job_view(job: Job, *, limits: dict[str, str], with_story: bool = True) -> Jo
         cpu_milli=spec.request.cpu_milli,
         memory_bytes=spec.request.memory_bytes,
         gpu_milli=spec.request.gpus.milli if spec.request.gpus else 0,
+        priority=spec.priority,
+        project=spec.project,
+        is_shared=spec.is_shared,
+        start_ms=spec.start_ms,
+        deadline_ms=spec.deadline_ms,
+        booking=spec.booking,
         story=tuple(job.story) if with_story else (),
     )
 

@@ -15,7 +15,15 @@ from distributed_grid.model.ids import JobId
 
 # lost: the keeper or the machine died under it; told by the next keeper.
 How = Literal[
-    "exited", "signalled", "timeout", "stopped", "not-found", "not-executable", "failed", "lost"
+    "exited",
+    "signalled",
+    "timeout",
+    "stopped",
+    "preempted",  # It gave way: asked by `Preempt`, however it ended then.
+    "not-found",
+    "not-executable",
+    "failed",
+    "lost",
 ]
 
 
@@ -52,6 +60,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag="run"):
     limits: Limits = Limits()
     timeout_ms: int = 0  # Of each process; 0: none.
     grace_ms: int = 10_000  # Between SIGTERM and SIGKILL.
+    checkpoint_dir: str = ""  # Made if not there, kept between attempts. Empty: none.
+    niceness: int = 0  # Borrowed work yields to the owner's programs: 19.
     image: str = ""  # Empty: a plain process; else a container of this image.
     devices: tuple[str, ...] = ()  # Granted GPUs, by uuid or name. Only a container must be told.
     # Attempts of one lease run one after the other, in the order told; empty: the attempt alone.
@@ -64,6 +74,27 @@ class Stop(msgspec.Struct, frozen=True, kw_only=True, tag="stop"):
     attempt: str
     signal: int = 15
     grace_ms: int = 10_000
+
+
+class Preempt(msgspec.Struct, frozen=True, kw_only=True, tag="preempt"):
+    """Make an attempt give way: signal, its command beside it, after the grace kill the tree."""
+
+    attempt: str
+    signal: int = 15
+    grace_ms: int = 10_000
+    command: tuple[str, ...] = ()  # In the job's directory and environment; killed with the tree.
+
+
+class Suspend(msgspec.Struct, frozen=True, kw_only=True, tag="suspend"):
+    """Stop all its processes where they are (SIGSTOP); its timeout stands still too."""
+
+    attempt: str
+
+
+class Resume(msgspec.Struct, frozen=True, kw_only=True, tag="resume"):
+    """Let them go on."""
+
+    attempt: str
 
 
 class StopIndex(msgspec.Struct, frozen=True, kw_only=True, tag="stop-index"):
@@ -91,7 +122,7 @@ class Quit(msgspec.Struct, frozen=True, kw_only=True, tag="quit"):
     stop_jobs: bool = False
 
 
-ToKeeper = Run | Stop | StopIndex | Withdraw | Acknowledge | Quit
+ToKeeper = Run | Stop | Preempt | Suspend | Resume | StopIndex | Withdraw | Acknowledge | Quit
 
 
 class Adopt(msgspec.Struct, frozen=True, kw_only=True, tag="adopt"):
@@ -132,6 +163,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
     agent_restarts: int = 0  # Without being asked to, since this keeper started.
     unacknowledged: int = 0  # Reports that follow at once, because nobody acknowledged them.
     queued: tuple[str, ...] = ()  # Those of `running` that wait for their turn and never started.
+    suspended: tuple[str, ...] = ()  # Those of `running` that were told to and not to resume.
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True, tag="started"):

@@ -68,7 +68,7 @@ def test_what_waits_for_resources_is_told_its_place_and_what_is_missing():
     holder, waits = a_job("holder", cpus=3_000), a_job("waits", cpus=2_000)
     world.submit(holder, waits)
 
-    told = explain(world.node.coordinator, world.job(waits))
+    told = explain(world.node.coordinator, world.job(waits), world.now_ms)
 
     assert told.position == 1
     assert told.shortfall == (("cpu_milli", 2_000, 1_000),)
@@ -80,7 +80,7 @@ def test_what_is_larger_than_the_machine_is_told_so():
     huge = a_job("huge", cpus=9_000, wait_for_capacity=True)
     world.submit(huge)
 
-    told = explain(world.node.coordinator, world.job(huge))
+    told = explain(world.node.coordinator, world.job(huge), world.now_ms)
 
     assert told.shortfall == (("cpu_milli", 9_000, 4_000),)
     assert "larger than this machine" in told.summary
@@ -92,24 +92,26 @@ def test_what_comes_after_another_names_it():
     after = a_job("after", after=(After(job=before.id),))
     world.submit(before, after)
 
-    assert explain(world.node.coordinator, world.job(after)).waits_for == ("before",)
+    assert explain(world.node.coordinator, world.job(after), world.now_ms).waits_for == ("before",)
 
 
 def test_what_runs_or_has_ended_is_told_so():
     world = World()
     job = a_job("one")
     world.submit(job)
-    starting = explain(world.node.coordinator, world.job(job)).summary
+    starting = explain(world.node.coordinator, world.job(job), world.now_ms).summary
     world.pump()
-    running = explain(world.node.coordinator, world.job(job)).summary
+    running = explain(world.node.coordinator, world.job(job), world.now_ms).summary
     world.end(job, 4)
-    ended = explain(world.node.coordinator, world.job(job)).summary
+    ended = explain(world.node.coordinator, world.job(job), world.now_ms).summary
 
     assert (starting, running) == ("it is being started", "it runs")
     assert ended == "it has ended: failed (exit code 4)"
     world.submit(a_job("two"))
     world.end(a_job("two"))
-    assert explain(world.node.coordinator, world.job(a_job("two"))).summary.endswith("succeeded")
+    assert explain(world.node.coordinator, world.job(a_job("two")), world.now_ms).summary.endswith(
+        "succeeded"
+    )
 
 
 def test_a_view_shows_attempts_usage_and_how_far_an_array_is():
@@ -131,8 +133,9 @@ def test_a_view_shows_attempts_usage_and_how_far_an_array_is():
 def test_the_line_knows_positions_and_members():
     world = World()
     world.submit(*(a_job(f"job-{number}", cpus=4_000) for number in range(4)))
-    line = world.node.coordinator.host.line
+    host = world.node.host
+    line, now_ms = host.line, world.now_ms
 
-    assert sorted(line.position(job) for job in line) == [1, 2, 3]
+    assert sorted(line.position(job, now_ms, host.accounts) for job in line) == [1, 2, 3]
     assert len(line) == 3
-    assert line.position(a_job("ghost").id) is None
+    assert line.position(a_job("ghost").id, now_ms, host.accounts) is None

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from distributed_grid.errors import Conflict, NeverFits, NotFound, Overloaded
+from distributed_grid.kernel import admitting
 from distributed_grid.kernel import coordinator as coordinator_module
 from distributed_grid.kernel.jobs import MOVES, IllegalMove, Job
 from distributed_grid.kernel.node import Submit
@@ -78,7 +79,7 @@ def test_of_one_submission_all_are_taken_or_none():
 
 
 def test_the_queue_is_bounded(monkeypatch):
-    monkeypatch.setattr(coordinator_module, "QUEUE_MAX", 2)
+    monkeypatch.setattr(admitting, "QUEUE_MAX", 2)
     world = World()
     world.submit(a_job("one"), a_job("two"))
 

@@ -421,3 +421,31 @@ def test_a_lease_costs_no_more_than_some_arithmetic_on_resources():
     print(f"{ours * 20_000:.1f} µs a lease, {theirs * 20_000:.1f} µs the arithmetic")
 
     assert ours < 5 * theirs
+
+
+def test_what_is_done_to_a_copy_does_not_show_in_the_ledger():
+    ledger = Ledger(an_inventory(2, 2, gpus=gpus("a", "b"), custom=(("tpu", 4_000),)))
+    wanted = {"cpu_milli": 1_500, "gpus": GpuRequest(), "custom": (("tpu", 1_000),)}
+    take(ledger, "a", **wanted)
+    take(ledger, "gone", cpu_milli=500)
+    ledger.release("gone")
+    before = ledger.free()
+    copy = ledger.copy()
+
+    assert (copy.free(), copy.leases) == (before, ledger.leases)
+    assert refused(copy, cpu_milli=9_000) == refused(ledger, cpu_milli=9_000)
+    take(copy, "b", **wanted)
+    copy.release("a")
+    copy.check()
+    ledger.check()
+    assert (ledger.free(), list(ledger.leases)) == (before, ["a"])
+    with pytest.raises(LeaseRefused, match="released"):
+        take(copy, "gone", cpu_milli=500)
+    take(ledger, "b", **wanted)  # The same that the copy gave, whatever became of that.
+
+
+def test_the_ledger_tells_what_is_used_of_each_core():
+    ledger = Ledger(an_inventory(4))
+    take(ledger, "a", cpu_milli=1_500)
+
+    assert ledger.used_cores == {0: 1_000, 1: 500}

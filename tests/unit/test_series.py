@@ -1,12 +1,19 @@
 """Short jobs share a lease in turn; nobody is stuck behind a long one."""
 
-from distributed_grid.kernel.series import PATIENCE_MS, ROW_MAX, ROW_US, SHAPES_MAX, Series
+from distributed_grid.kernel.series import (
+    PATIENCE_MS,
+    ROW_MAX,
+    ROW_US,
+    SHAPES_MAX,
+    Series,
+    Shape,
+)
 from distributed_grid.model.job import Work
 from distributed_grid.model.resources import Request
 from distributed_grid.wire.keeper import Run, Withdraw
 from tests.node_world import World, a_job
 
-ONE = Request(cpu_milli=1_000)
+ONE = Shape(Request(cpu_milli=1_000))
 
 
 def a_world_of_short_jobs(running: int = 4) -> tuple[World, list]:
@@ -65,7 +72,7 @@ def test_jobs_that_take_long_do_not_line_up():
     series.open("lease", "first", ONE, 0)
     series.took(ONE, ROW_US + 1)
     assert series.place(ONE, 0) is None
-    series.took(Request(cpu_milli=1), 0)  # Another shape, and no time at all.
+    series.took(Shape(Request(cpu_milli=1)), 0)  # Another shape, and no time at all.
     assert series.place(ONE, 0) is None
 
 
@@ -120,6 +127,9 @@ def test_whoever_stands_behind_a_long_one_is_taken_back_and_runs_where_there_is_
     world.pump()
     assert world.state(following) == "running"
     assert world.job(following).losses == world.job(following).failures == 0
+    *_, last = (m for m in world.keeper.told if isinstance(m, Run) and m.job == following.id)
+    assert last.env["GRID_ATTEMPT"] == "1", "what never ran is no attempt"
+    assert [attempt.number for attempt in world.job(following).attempts] == [1]
     world.node.check()
 
 
@@ -186,5 +196,5 @@ def test_the_death_of_the_keeper_is_no_loss_for_those_who_only_stood_in_a_row():
 def test_durations_are_remembered_of_a_bounded_number_of_shapes():
     series = Series()
     for number in range(SHAPES_MAX + 5):
-        series.took(Request(cpu_milli=number), 1)
+        series.took(Shape(Request(cpu_milli=number)), 1)
     series.check({})

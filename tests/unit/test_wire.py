@@ -62,7 +62,7 @@ TO_KEEPER = [
     Quit(stop_jobs=True),
 ]  # fmt: skip
 FROM_KEEPER = [
-    Hello(keeper_id="k", boot_id="b", pid=1, limits={"cpu": "none"}, running=("a", "b"), queued=("b",)),
+    Hello(keeper_id="k", boot_id="b", pid=1, limits={"cpu": "none"}, running=("a", "b"), queued=("b",), suspended=("a",)),
     Started(number=1, attempt="a", pid=2, at_ms=3),
     Ended(
         number=2, attempt="a", how="exited", code=0, started_ms=1, ended_ms=2, usage=Usage(user_us=1)

@@ -1,0 +1,78 @@
+"""Whether a submission can be taken: all of it, or nothing.
+
+Lives here: every reason to refuse a job at once. Never here: whether there is room now (`host`).
+"""
+
+from typing import Final
+
+from distributed_grid.errors import (
+    BadValue,
+    Conflict,
+    NeverFits,
+    NotFound,
+    NotPermitted,
+    Overloaded,
+)
+from distributed_grid.kernel.coordinator import Coordinator
+from distributed_grid.kernel.host import Host
+from distributed_grid.model.ids import JobId
+from distributed_grid.model.job import JobSpec
+from distributed_grid.model.lending import Terms
+
+QUEUE_MAX: Final = 100_000  # Unfinished jobs; an array of any length is one.
+
+
+def admit_all(coordinator: Coordinator, specs: tuple[JobSpec, ...], now_ms: int) -> None:
+    """Raise if one of these cannot be taken; those of one submission may need each other."""
+    new = [spec for spec in specs if spec.id not in coordinator.jobs]
+    if coordinator.unfinished + len(new) > QUEUE_MAX:
+        raise Overloaded("unfinished jobs", most=QUEUE_MAX)
+    known: dict[JobId, JobSpec] = {}
+    for spec in specs:
+        for after in spec.after:  # Only of what came before: so there are no circles.
+            if after.job not in coordinator.jobs and after.job not in known:
+                raise NotFound("job", after.job)
+        if known.setdefault(spec.id, spec) != spec:
+            raise Conflict("job", spec.id)
+    for spec in new:
+        _admit(coordinator.host, spec, now_ms)
+    for spec in specs:
+        if spec.id in coordinator.jobs and coordinator.jobs[spec.id].spec != spec:
+            raise Conflict("job", spec.id)
+
+
+def _admit(host: Host, spec: JobSpec, now_ms: int) -> None:
+    _permit(spec, host.lending.terms)
+    _check_dates(spec, now_ms)
+    if spec.booking and host.booking(spec.booking) is None:
+        raise NotFound("booking", spec.booking)
+    lacking = host.ledger.could_ever(spec.request)
+    if lacking is not None and not spec.wait_for_capacity:
+        raise NeverFits(spec.name, shortfall=lacking.missing)
+
+
+def _permit(spec: JobSpec, terms: Terms) -> None:
+    if not spec.is_shared:
+        return  # The owner may do everything.
+    if not terms.is_enabled:
+        raise _forbidden("borrow here", "enabled")
+    if spec.priority == "urgent" and not terms.allow_urgent:
+        raise _forbidden("be urgent as a borrower", "allow_urgent")
+    if spec.preempt.is_forbidden and not terms.allow_no_preempt:
+        raise _forbidden("refuse to give way as a borrower", "allow_no_preempt")
+
+
+def _forbidden(what: str, setting: str) -> NotPermitted:
+    return NotPermitted(
+        what,
+        remedy=f"The owner can allow it: resource_sharing.{setting}: true in the configuration",
+    )
+
+
+def _check_dates(spec: JobSpec, now_ms: int) -> None:
+    if spec.deadline_ms and spec.deadline_ms <= max(now_ms, spec.start_ms):
+        raise BadValue(
+            spec.deadline_ms,
+            expected="a deadline that is still to come, and after the start",
+            remedy="Give --deadline a later time",
+        )
