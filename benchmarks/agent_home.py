@@ -29,10 +29,13 @@ class Running(NamedTuple):
 
 
 @contextlib.contextmanager
-def running_agent() -> Iterator[Running]:
-    """An agent, up for as long as this lasts."""
+def running_agent(config: str = "") -> Iterator[Running]:
+    """An agent, up for as long as this lasts; `config` is what stands in its file."""
     with tempfile.TemporaryDirectory(prefix="grid-bench-") as folder:
         env = dict(os.environ) | {"GRID_HOME": folder}
+        if config:
+            env["GRID_CONFIG"] = f"{folder}/cluster_config.yaml"
+            Path(env["GRID_CONFIG"]).write_text(config, encoding="utf-8")
         subprocess.run([*GRID, "up", "--detach"], env=env, check=True, capture_output=True)
         try:
             pids = tuple(int(Path(folder, f"{n}.pid").read_text()) for n in ("agent", "keeper"))

@@ -13,11 +13,14 @@ from distributed_grid.model.ids import job_id_of
 from distributed_grid.wire.keeper import (
     Acknowledge,
     Ended,
+    Preempt,
     Quit,
+    Resume,
     Run,
     Started,
     Stop,
     StopIndex,
+    Suspend,
     Withdraw,
 )
 from tests.keeper_lab import KeeperLab
@@ -316,3 +319,69 @@ def test_quitting_ends_who_waits_too(check: Check, a_run: Callable[..., Run]) ->
         ]  # fmt: skip
 
     check(suite)
+
+
+def test_who_gives_way_is_preempted_and_starts_nothing_more(
+    check: Check, a_run: Callable[..., Run]
+) -> None:
+    async def suite(runner: Runner, _: Reconnect) -> None:
+        await runner.send(a_run("sleep", "600", indices=(1, 2)))
+        await runner.receive()
+        await runner.send(Preempt(attempt="one"))
+        await runner.send(Preempt(attempt="one"))
+        (ended,) = await ends(runner)
+
+        assert (ended.how, ended.code, ended.index) == ("preempted", 143, 1)
+
+    check(suite)
+
+
+def test_who_waits_and_is_to_give_way_is_given_back(
+    check: Check, a_run: Callable[..., Run]
+) -> None:
+    async def suite(runner: Runner, _: Reconnect) -> None:
+        for attempt in ("a", "b"):
+            await runner.send(a_run("sleep", "600", attempt=attempt, lease="l"))
+        await runner.send(Preempt(attempt="b"))
+        (ended,) = await ends(runner, "b")
+
+        assert (ended.how, ended.code, ended.note) == (
+            "stopped", 125, "given back before it started",
+        )  # fmt: skip
+
+    check(suite)
+
+
+def test_a_new_agent_hears_who_is_suspended(check: Check, a_run: Callable[..., Run]) -> None:
+    async def suite(runner: Runner, reconnect: Reconnect) -> None:
+        for attempt in ("a", "b", "c"):
+            await runner.send(a_run("sleep", "600", attempt=attempt))
+        for message in (Suspend(attempt="a"), Suspend(attempt="b"), Suspend(attempt="nobody")):
+            await runner.send(message)
+        await runner.send(Resume(attempt="b"))
+        await runner.send(Resume(attempt="nobody"))
+        await until_started(runner, 3)
+        again = await reconnect()
+
+        assert again.hello.suspended == ("a",)
+
+    check(suite)
+
+
+def test_who_is_suspended_can_be_stopped(check: Check, a_run: Callable[..., Run]) -> None:
+    async def suite(runner: Runner, reconnect: Reconnect) -> None:
+        await runner.send(a_run("sleep", "600"))
+        await runner.send(Suspend(attempt="one"))
+        await runner.send(Stop(attempt="one"))
+        (ended,) = await ends(runner)
+
+        assert (ended.how, ended.code) == ("stopped", 143)
+        assert (await reconnect()).hello.suspended == ()
+
+    check(suite)
+
+
+async def until_started(runner: Runner, count: int) -> None:
+    found: list[Started | Ended] = []
+    while len(found) < count:
+        found += await runner.receive()

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from distributed_grid.wire.keeper import Preempt, Resume, Stop, Suspend
 from tests.agent_lab import AgentLab
-from tests.keeper_lab import wait_until
+from tests.keeper_lab import KeeperLab, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -206,3 +207,64 @@ def read(path: Path) -> bytes:
 
 def attempt_of(lines: bytes) -> str:
     return lines.partition(b"grid.attempt=")[2].partition(b"\0")[0].decode()
+
+
+@pytest.fixture
+def keeper(podman, tmp_path) -> Iterator[KeeperLab]:
+    made = KeeperLab(tmp_path)
+    made.start(env=podman.env)
+    yield made
+    made.close()
+
+
+def in_container(keeper: KeeperLab, tmp_path: Path, script: str, **fields: object) -> int:
+    """Start it; the process inside, as the host knows it, once it is ready."""
+    (tmp_path / "work").mkdir()
+    run = keeper.a_shell(
+        script, image=IMAGE, cwd=str(tmp_path / "work"), env={"PATH": "/bin"}, grace_ms=20_000,
+        **fields,
+    )  # fmt: skip
+    keeper.send(run)
+    wait_until((tmp_path / "work" / "ready").exists)
+    return wait_until(lambda: process_with(b"ready; while"))
+
+
+def process_with(words: bytes) -> int:
+    """The shell that runs a script, not the client that was told it."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        if read(path).startswith(b"/bin/sh\0-c\0") and words in read(path):
+            return int(path.parent.name)
+    return 0
+
+
+def state_of(pid: int) -> str:
+    return read(Path(f"/proc/{pid}/stat")).rpartition(b")")[2].split()[0].decode()
+
+
+def test_one_that_gives_way_runs_its_command_inside_and_keeps_what_it_saved(keeper, tmp_path):
+    saved = tmp_path / "saved"
+    script = (
+        "trap 'while ! [ -s state ]; do :; done; exit 3' TERM; touch ready; while :; do :; done"
+    )
+    in_container(keeper, tmp_path, script, checkpoint_dir=str(saved))
+    command = ("sh", "-c", f"cat /proc/1/cmdline >{saved}/init; pwd >state; exit 5")
+    keeper.send(Preempt(attempt="one", grace_ms=20_000, command=command))
+    ended = keeper.ended()[-1]
+
+    assert (ended.how, ended.code) == ("preempted", 3), ended
+    assert ended.note.startswith("gave way")
+    assert (tmp_path / "work" / "state").read_text() == f"{tmp_path / 'work'}\n"
+    assert (saved / "init").read_bytes() != read(Path("/proc/1/cmdline"))  # Not on the host.
+
+
+def test_one_that_is_suspended_stands_still_and_goes_on(keeper, tmp_path):
+    script = "trap 'exit 4' TERM; touch ready; while :; do sleep 0.01; done"
+    pid = in_container(keeper, tmp_path, script)
+    keeper.send(Suspend(attempt="one"))
+    wait_until(lambda: state_of(pid) == "T")
+    keeper.send(Resume(attempt="one"))
+    wait_until(lambda: state_of(pid) != "T")
+    keeper.send(Suspend(attempt="one"), Stop(attempt="one", grace_ms=20_000))
+    ended = keeper.ended()[-1]
+
+    assert (ended.how, ended.note) == ("stopped", "")

@@ -11,32 +11,41 @@ import os
 import signal
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
-from distributed_grid.edges.runner import orphans, reap
+import msgspec
+
+from distributed_grid.edges.runner import container, giving_way, orphans, reap, yielding
 from distributed_grid.edges.runner.cgroups import Group
 from distributed_grid.edges.runner.containment import Container
 from distributed_grid.edges.runner.output import Output
 from distributed_grid.edges.runner.program import NotRun
-from distributed_grid.edges.runner.scratch import Scratch
+from distributed_grid.edges.runner.scratch import Scratch, removing
 from distributed_grid.edges.runner.spawn import Recipe
 from distributed_grid.edges.runner.stance import Stance
+from distributed_grid.edges.runner.suspending import Suspension
 from distributed_grid.edges.runner.turns import SINGLE, did_not_start
 from distributed_grid.errors import EXIT_GRID
 from distributed_grid.model import bytesize
-from distributed_grid.wire.keeper import Ended, How, Limits, Run, Started, Usage
+from distributed_grid.wire.keeper import Ended, How, Preempt, Run, Started, Usage
 
 Report = Started | Ended
 
 CLEARING_MS_MAX: Final = 5_000  # A process that SIGKILL does not end sleeps in a broken driver.
-UNLIMITED: Final = Limits(processes_max=0)
 TIMEOUT_CODE: Final = 124
 
 
 class Attempt:
     """One `Run`, with the process of it that runs now."""
 
-    def __init__(self, run: Run, stance: Stance) -> None:
+    def __init__(
+        self,
+        run: Run,
+        stance: Stance,
+        left_by: Callable[["Attempt"], list[int]] = lambda _: [],
+        lent: tuple[str, ...] = (),
+    ) -> None:
         self.run = run
         self.pending: deque[int] = deque(run.indices or (SINGLE,))
         self.pid = 0  # Of the process that runs; 0 between processes.
@@ -55,12 +64,18 @@ class Attempt:
             attempt=run.attempt,
             is_chunk=bool(run.indices),
             bytes_max=run.limits.output_bytes_max,
-            spare=None if run.image else stance.spare,
+            spare=stance.spare,
+            lent=lent,
         )
         self.group: Group | None = None
         self.container = Container(run) if run.image else None
+        self.suspension = Suspension(lambda: self._members(left_by(self)))
+        self.beside = giving_way.Beside()
         self._cause: How | None = None  # Why it is being ended by us.
         self._signal = 0
+        self._is_killed = False
+        self._went = giving_way.GAVE_WAY
+        self._is_put_back = True  # Or is to be tried again.
         self._notes: list[str] = []
         self._is_told = False
         self._is_haunted = (
@@ -76,8 +91,8 @@ class Attempt:
     # --- Starting ---------------------------------------------------------------------------------
 
     def can_start(self) -> bool:
-        """Whether nothing of it runs and something is left."""
-        return not self.pid and bool(self.pending)
+        """Whether nothing of it runs and something is left, and may run now."""
+        return not self.pid and bool(self.pending) and not self.suspension.is_on
 
     def start_next(self) -> list[Report]:
         """Start the next index that can be started; reports of those that could not."""
@@ -86,6 +101,7 @@ class Attempt:
             self.index = self.pending.popleft()
             self.started_ms = time.time_ns() // 1_000_000
             self._cause, self._notes, self.gone = None, [], None
+            self._is_killed = False
             self.memory_bytes_peak = 0
             try:
                 self._start()
@@ -115,9 +131,9 @@ class Attempt:
         run, limits = self.run, self.run.limits
         if self.container:
             self._stance.go_home()  # The client needs more memory and processes than many jobs.
-            self._recipe, limits = self.container.recipe(), UNLIMITED
+            self._recipe, limits = self.container.recipe(), container.UNLIMITED
         elif self.group is None:
-            self.group = self._stance.pool.take()
+            self.group = self._stance.pool.take(is_borrowed=bool(run.niceness))
         elif run.limits.memory_bytes:
             self.group.unlock_memory()
         self.born_ticks = orphans.boot_ticks()
@@ -125,6 +141,7 @@ class Attempt:
             self._scratch.prepare()
         except (OSError, ValueError) as problem:
             raise NotRun("failed", EXIT_GRID, f"the scratch directory: {_why(problem)}") from None
+        self._make_checkpoint_dir()
         self._stance.take(run.cwd, run.slot, limits, self.group)
         fits = True
         try:
@@ -139,15 +156,103 @@ class Attempt:
         finally:
             if self.group:
                 fits = self.group.leave(run.slot)
+        if run.niceness and not self.container:
+            self._is_put_back = yielding.put_back(self.pid, run.niceness)
         if not fits:
             self.end_for_memory()
 
+    def _make_checkpoint_dir(self) -> None:
+        if self.run.checkpoint_dir:
+            try:
+                os.makedirs(self.run.checkpoint_dir, 0o700, exist_ok=True)
+            except (OSError, ValueError) as problem:
+                note = f"the checkpoint directory: {_why(problem)}"
+                raise NotRun("failed", EXIT_GRID, note) from None
+
+    # --- Pausing ----------------------------------------------------------------------------------
+
+    def suspend(self) -> None:
+        """Stop all its processes where they are, and start nothing more until `resume`."""
+        if self.suspension.is_on:
+            return
+        self.suspension.is_on = True
+        if self.pid and not self.gone and not self._cause:  # Else it is about to end: let it.
+            self.suspension.stop(self.due_ns)
+            self.due_ns = 0
+            self._pause_container(is_over=False)
+
+    def resume(self) -> None:
+        """Let them go on."""
+        self.suspension.is_on = False
+        self._wake()
+
+    def _wake(self) -> None:
+        if self.suspension.is_stopped:
+            self._pause_container(is_over=True)
+            self.due_ns = self.suspension.go_on()
+
+    def _pause_container(self, *, is_over: bool) -> None:
+        if self.container:
+            self._stance.go_home()
+            removing.add(self.container.pause(is_over=is_over))
+
+    def _members(self, left: list[int]) -> list[int]:
+        """All its processes, as far as they can be known."""
+        if self.container:
+            return self.container.members(left)
+        if self.group:
+            return self.group.members()
+        return [pid for root in (*self.roots, *left) for pid in reap.tree_of(root)]
+
+    @property
+    def roots(self) -> list[int]:
+        """The processes of it that the keeper started and that have not ended."""
+        return [pid for pid in (0 if self.gone else self.pid, self.beside.pid) if pid]
+
     # --- Ending -----------------------------------------------------------------------------------
 
-    def stop(self, number: int, grace_ms: int) -> None:
+    def stop(self, number: int, grace_ms: int) -> list[Report]:
         """End what runs, and start nothing more."""
+        self.suspension.is_on = False
+        if not self.pid and self.pending:
+            return self._give_back(128 + number, "did not start")
         self.pending.clear()
+        if self._cause == "preempted":
+            self._cause = "stopped"  # Whoever cancels it wins, within the grace that it had.
+            grace_ms = min(grace_ms, max(self.due_ns - time.monotonic_ns(), 0) // 1_000_000)
         self.interrupt("stopped", number, grace_ms)
+        return []
+
+    def preempt(self, wish: Preempt) -> list[Report]:
+        """Ask it to give way, with its command beside it, and start nothing more."""
+        self.suspension.is_on = False
+        if not self.pid and self.pending:
+            return self._give_back(EXIT_GRID, "given back before it started")
+        self.pending.clear()
+        self._wake()
+        if self.gone or self._cause or not self.pid:
+            return []  # It is ending already, for its own reason.
+        self._cause, self._signal = "preempted", wish.signal
+        self.due_ns = time.monotonic_ns() + wish.grace_ms * 1_000_000
+        reap.send_signal_to_session(self.pid, wish.signal)
+        if wish.command:
+            self._start_beside(wish.command)
+        return []
+
+    def _start_beside(self, command: tuple[str, ...]) -> None:
+        run = msgspec.structs.replace(self.run, argv=command)
+        if self.container:
+            self._stance.go_home()
+            run = self.container.beside(command)
+        if not self.beside.start(run, self.index, self._stance, self.group, self._output):
+            self.end_for_memory()
+
+    def _give_back(self, code: int, note: str) -> list[Report]:
+        """It was held between two indices, and the others never start."""
+        index = self.pending.popleft()
+        self.pending.clear()
+        self._retire()
+        return [did_not_start(self.run.attempt, code=code, note=note, index=index)]
 
     def skip(self, index: int) -> list[Report]:
         """End one index, or never start it."""
@@ -156,39 +261,50 @@ class Attempt:
         elif index in self.pending:
             self.pending.remove(index)
             code = 128 + signal.SIGTERM
-            # Not the last: something runs, or it would have been started.
-            return [did_not_start(self.run.attempt, code=code, index=index, is_last=False)]
+            if not self.pid:
+                self._retire()  # Held between two indices, and this may have been all.
+            is_last = self.is_over
+            return [did_not_start(self.run.attempt, code=code, index=index, is_last=is_last)]
         return []
 
     def interrupt(self, cause: How, number: int, grace_ms: int) -> None:
         """Ask it to end; `due_ns` is when it will be made to."""
-        if self.gone or not self.pid:
+        if not self.roots:
             return
+        self._wake()
         self._cause = self._cause or cause
         self._signal = number
         self.due_ns = time.monotonic_ns() + grace_ms * 1_000_000
-        reap.send_signal_to_session(self.pid, number)
+        for root in self.roots:
+            reap.send_signal_to_session(root, number)
         if number == signal.SIGKILL:
             self._kill()
 
     def end_for_memory(self) -> None:
         """It used more memory than it may."""
-        if self.gone:
+        if self.gone and not self.beside.pid:
             return
-        self._cause = "signalled"
+        self._note_memory()
         self._kill()
+
+    def _note_memory(self) -> None:
+        if self._cause == "preempted":
+            self._went = f"killed: used more than {bytesize.text(self.run.limits.memory_bytes)}"
+        else:
+            self._cause = "signalled"
 
     def fall_due(self, left: list[int]) -> list[Report]:
         """The time in `due_ns` has come."""
         self.due_ns = 0
-        if self.gone:
+        if self.gone and not self.beside.pid:
             return self.clear(left)
         if self._cause is None:
             self.interrupt("timeout", signal.SIGTERM, self.run.grace_ms)
         else:
-            if self._signal != signal.SIGKILL:
-                self._notes.append("did not end when asked to, was killed")
-                self._signal = signal.SIGKILL
+            if not (self.gone or self._is_killed):
+                self._went, self._signal = giving_way.WAS_KILLED, signal.SIGKILL
+                if self._cause != "preempted":
+                    self._notes.append("did not end when asked to, was killed")
             self._kill()
             self.due_ns = (
                 time.monotonic_ns() + 100_000_000
@@ -196,7 +312,10 @@ class Attempt:
         return []
 
     def _kill(self) -> None:
-        reap.send_signal_to_session(self.pid, signal.SIGKILL)
+        self._is_killed = True
+        if not self.gone:
+            reap.send_signal_to_session(self.pid, signal.SIGKILL)
+        self.beside.end(signal.SIGKILL)
         if self.group:
             self.group.end_members()
 
@@ -206,9 +325,17 @@ class Attempt:
         """Its main process was reaped; or the one that removed its container."""
         if self.container and self.container.is_removed(gone.pid):
             return self.clear(left)
+        if self.beside.ended(gone):
+            return self._begin_clearing(self.gone, left) if self.gone else []
         if gone.pid != self.pid:
             return []  # A removal that was given up.
         self.gone = gone
+        self.suspension.forget()
+        if self.beside.pid:
+            return []  # Its command goes on until the grace is over.
+        return self._begin_clearing(gone, left)
+
+    def _begin_clearing(self, gone: reap.Gone, left: list[int]) -> list[Report]:
         self.due_ns = time.monotonic_ns() + CLEARING_MS_MAX * 1_000_000
         self._clearing_until_ns = self.due_ns
         self._survivors = 0
@@ -247,7 +374,7 @@ class Attempt:
     def _finish(self, gone: reap.Gone) -> Ended:
         limit = self.run.limits.memory_bytes
         if self.group and self.group.was_out_of_memory():
-            self._cause = "signalled"
+            self._note_memory()
         how, code = gone.how, gone.code
         if self._cause == "timeout":
             how, code = "timeout", TIMEOUT_CODE
@@ -256,12 +383,15 @@ class Attempt:
         elif self._cause == "signalled":
             how, code = "signalled", 128 + signal.SIGKILL
             self._notes.append(f"killed: used more than {bytesize.text(limit)}")
+        elif self._cause == "preempted":
+            how = "preempted"
+            self._notes.insert(0, self._went)
         elif self.container:
             how, code, notes = self.container.meaning(gone, self._output.last_words())
             self._notes += notes
+        self._notes += self.beside.notes()
         self._output.finish(index=self.index, is_quiet=not self._is_haunted)
-        if self._output.dropped_bytes:
-            self._notes.append(f"output cut: {self._output.dropped_bytes} bytes dropped")
+        self._notes += self._output.notes()
         usage = Usage(memory_bytes_peak=1) if self.container else gone.usage  # Not the client's.
         if self.container or _is_own_peak(usage.memory_bytes_peak):
             usage = Usage(
@@ -273,9 +403,7 @@ class Attempt:
 
     def _ended(self, how: How, code: int, usage: Usage) -> Ended:
         self.pid, self.due_ns, self.gone = 0, 0, None
-        self.is_over = not self.pending
-        if self.is_over:
-            self._leave_group()  # The next of the lease may start before this one is closed.
+        self._retire()
         return Ended(
             number=0,
             attempt=self.run.attempt,
@@ -288,6 +416,11 @@ class Attempt:
             note="; ".join(self._notes),
             is_last=self.is_over,
         )
+
+    def _retire(self) -> None:
+        self.is_over = not self.pending
+        if self.is_over:
+            self._leave_group()  # The next of the lease may start before this one is closed.
 
     def close(self, *, keep_scratch: bool = False) -> int:
         """After the last report: give everything back; the process that still cleans up, or 0."""
@@ -305,8 +438,11 @@ class Attempt:
             self.group = None
 
     def look(self) -> None:
-        """Now and then while it runs: keep its output in bounds."""
+        """Now and then while it runs: keep its output in bounds, and what is stopped stopped."""
         self._output.look(index=self.index)
+        self.suspension.hold()
+        if not self._is_put_back and not self.gone:
+            self._is_put_back = yielding.put_session_back(self.pid, self.run.niceness)
 
 
 def _end(pids: list[int]) -> int:

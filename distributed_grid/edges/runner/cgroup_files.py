@@ -16,6 +16,7 @@ from distributed_grid.edges.runner import reap
 
 HELD_OPEN_MAX: Final = 512  # Files of all groups; half of the usual limit of 1,024 for a process.
 ENDING_ROUNDS_MAX: Final = 100  # Of two milliseconds, at the start: most end in the first.
+LENT: Final = "-lent"  # At the end of the directory whose groups yield to everybody else.
 _held_open: set[int] = set()
 
 
@@ -27,6 +28,8 @@ class Place:
         self.path = f"{home}/{name}"
         self.is_v2 = is_v2
         self.inside = ""  # The group of ours that the keeper is in; empty: none.
+        self.is_lent = name.endswith(LENT)
+        self._is_idle = False
 
     def enter_file(self, directory: str) -> str:
         """The file that takes `0` for the writer itself."""
@@ -37,6 +40,12 @@ class Place:
         if self.inside:
             _write(self.enter_file(f"{self.path}/home" if self.is_v2 else self.home), "0")
             self.inside = ""
+
+    def yield_cpu(self, *, is_idle: bool) -> None:
+        """Let everybody outside go first, or no longer. Version 1 only."""
+        if is_idle != self._is_idle:
+            self._is_idle = is_idle
+            yield_cpu(self.path, is_v2=False, is_idle=is_idle)
 
     def remove(self) -> None:
         """Take the directory away, if it is empty."""
@@ -54,7 +63,7 @@ class Place:
             pid = entry.removeprefix(prefix).partition("-")[0]
             if not entry.startswith(prefix) or not pid.isdigit() or path == self.path:
                 continue
-            if entry == of_predecessor:
+            if entry.removesuffix(LENT) == of_predecessor:
                 _end_members(path)
             elif os.path.exists(f"/proc/{pid}"):
                 continue
@@ -66,7 +75,7 @@ class Files:
 
     def __init__(self, place: Place, name: str) -> None:
         self._place = place
-        self._path = f"{place.path}/{name}"
+        self.path = self._path = f"{place.path}/{name}"
         self._enter: int | None = None
         self._count: int | None = None
         with contextlib.suppress(FileExistsError):
@@ -136,6 +145,25 @@ def places(root: str, name: str, controllers: tuple[str, ...]) -> tuple[dict[str
                 os.mkdir(place.path)
                 found[controller] = place
     return found, False
+
+
+def lent_place(place: Place) -> Place | None:
+    """Beside a place of version 1, one whose weight is its own; None if it cannot be made."""
+    lent = Place(place.home, os.path.basename(place.path) + LENT, is_v2=False)
+    try:
+        os.mkdir(lent.path)
+    except OSError:
+        return None
+    return lent
+
+
+def yield_cpu(directory: str, *, is_v2: bool, is_idle: bool) -> None:
+    """Let a group have only what its siblings leave, or its usual share."""
+    try:
+        _write(f"{directory}/cpu.idle", str(int(is_idle)))
+    except OSError:  # Before Linux 5.15: the least weight that there is, or the usual one.
+        weights = ("100", "1") if is_v2 else ("1024", "2")
+        _write(f"{directory}/{'cpu.weight' if is_v2 else 'cpu.shares'}", weights[is_idle])
 
 
 def _v2_place(home: str, name: str, controllers: tuple[str, ...]) -> Place | None:

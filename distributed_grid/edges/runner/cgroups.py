@@ -16,7 +16,7 @@ import signal
 from typing import Final
 
 from distributed_grid.edges.runner import reap
-from distributed_grid.edges.runner.cgroup_files import Files, Place, places
+from distributed_grid.edges.runner.cgroup_files import Files, Place, lent_place, places, yield_cpu
 from distributed_grid.wire.keeper import Limits, Slot
 
 PREFIX: Final = "grid-"
@@ -28,14 +28,19 @@ CONTROLLERS: Final = ("pids", "memory", "cpu")  # The first that works also tell
 class Group:
     """One member of the pool: a directory in each hierarchy."""
 
-    def __init__(self, places: dict[str, Place], name: str, *, is_v2: bool) -> None:
+    def __init__(
+        self, places: dict[str, Place], name: str, *, is_v2: bool, is_borrowed: bool = False
+    ) -> None:
         self.name = name
+        self.is_borrowed = is_borrowed  # The owner's programs come first.
+        self._cpu_place = places.get("cpu")
         self._is_v2 = is_v2
         self._files = {controller: Files(place, name) for controller, place in places.items()}
         self._tracker = next(iter(self._files.values()))
         self._set: dict[str, str] = {}
         self._kills_before = 0
         self.limits = Limits()
+        self._is_idle = False
 
     def enter(self, limits: Limits, slot: Slot) -> None:
         """Step in with the keeper, so that the next child is born here."""
@@ -48,7 +53,8 @@ class Group:
         if limits.memory_bytes and "memory" in self._files:
             self._kills_before = self._kills()
             self._files["memory"].enter()
-        if needs_quota(limits, slot) and "cpu" in self._files:
+        if "cpu" in self._files and (self.is_borrowed or needs_quota(limits, slot)):
+            self._weigh_cpu(is_idle=False)
             self._files["cpu"].enter()
 
     def leave(self, slot: Slot) -> bool:
@@ -58,16 +64,17 @@ class Group:
         one whom the kernel chooses to end when memory runs out.
         """
         limits = self.limits
-        has_quota = needs_quota(limits, slot)
         if self._is_v2:
             self._tracker.go_home()
         if limits.memory_bytes and "memory" in self._files:
             self._files["memory"].go_home()
-        if has_quota and "cpu" in self._files:
+        if "cpu" in self._files:
             self._files["cpu"].go_home()
-            self._limit_cpu(limits.cpu_milli)
-        elif self._set.get("cpu", "max") != "max":
-            self._limit_cpu(0)
+            if needs_quota(limits, slot):
+                self._limit_cpu(limits.cpu_milli)
+            elif self._set.get("cpu", "max") != "max":
+                self._limit_cpu(0)
+            self._weigh_cpu(is_idle=True)
         return self._limit_memory(limits.memory_bytes)
 
     def members(self) -> list[int]:
@@ -89,6 +96,12 @@ class Group:
     def unlock_memory(self) -> None:
         """Lift the limit of memory, so that the keeper may step in safely."""
         self._limit_memory(0)
+
+    def unlock(self) -> None:
+        """The same while somebody is inside, who may use up all that he may of the cpu too."""
+        self.unlock_memory()
+        if self._set.get("cpu", "max") != "max":
+            self._limit_cpu(0)
 
     def was_out_of_memory(self) -> bool:
         """Whether the kernel ended somebody here for memory since the last `enter`."""
@@ -121,6 +134,19 @@ class Group:
             self._limit("cpu", "cpu.cfs_quota_us", str(quota_us or -1))
         self._set["cpu"] = str(quota_us or "max")
 
+    def _weigh_cpu(self, *, is_idle: bool) -> None:
+        """Inside of a group, niceness counts among its members only: the group itself yields.
+
+        Never while the keeper is inside: on a busy machine it would not come out again for long.
+        """
+        if not self.is_borrowed:
+            return
+        if self._cpu_place and self._cpu_place.is_lent:
+            self._cpu_place.yield_cpu(is_idle=is_idle)  # For all of its groups.
+        elif self._is_v2 and is_idle != self._is_idle:
+            self._is_idle = is_idle
+            yield_cpu(self._files["cpu"].path, is_v2=True, is_idle=is_idle)
+
     def _limit_memory(self, memory_bytes: int) -> bool:
         if "memory" not in self._files:
             return True
@@ -140,6 +166,8 @@ class CgroupPool:
         self._name = f"{PREFIX}{os.getpid()}-{keeper_id[:8]}"
         self._places, self._is_v2 = places(root, self._name, CONTROLLERS)
         self._idle: list[Group] = []
+        self._idle_lent: list[Group] = []
+        self._lent: dict[str, Place] = {}  # Where groups of borrowers are; empty: none yet.
         self._made = 0
 
     @property
@@ -150,40 +178,54 @@ class CgroupPool:
     @property
     def paths(self) -> list[str]:
         """Where that directory is, in each hierarchy."""
-        return sorted({place.path for place in self._places.values()})
+        return sorted({place.path for place in self._all_places})
+
+    @property
+    def _all_places(self) -> list[Place]:
+        return [*self._places.values(), *self._lent.values()]
 
     @property
     def enforces(self) -> dict[str, str]:
         """Controller to mechanism, of those that work here."""
         return dict.fromkeys(self._places, "cgroup v2" if self._is_v2 else "cgroup v1")
 
-    def take(self) -> Group | None:
+    def take(self, *, is_borrowed: bool = False) -> Group | None:
         """An empty group, or None where groups cannot be made."""
-        if self._idle:
-            group = self._idle.pop()
+        idle = self._idle_lent if is_borrowed else self._idle
+        if idle:
+            group = idle.pop()
             group.unlock_memory()
             return group
         if not self._places:
             return None
-        group = Group(self._places, f"slot-{self._made}", is_v2=self._is_v2)
+        where = self._lent_places() if is_borrowed else self._places
+        name = f"slot-{self._made}"
         self._made += 1
-        return group
+        return Group(where, name, is_v2=self._is_v2, is_borrowed=is_borrowed)
+
+    def _lent_places(self) -> dict[str, Place]:
+        """The same, but of version 1 with an own one for cpu: a weight counts among siblings."""
+        if self._is_v2 or "cpu" not in self._places:
+            return self._places
+        if not self._lent and (place := lent_place(self._places["cpu"])):
+            self._lent = {"cpu": place}
+        return {**self._places, **self._lent}
 
     def give_back(self, group: Group) -> None:
         """An empty group, for the next job."""
-        self._idle.append(group)
+        (self._idle_lent if group.is_borrowed else self._idle).append(group)
 
     def go_home(self) -> None:
         """Step out of every group, as before the agent is started."""
-        for place in self._places.values():
+        for place in self._all_places:
             place.go_home()
 
     def remove(self) -> None:
         """Take away every group that is not in use, and the pool."""
         self.go_home()
-        for group in self._idle:
+        for group in (*self._idle, *self._idle_lent):
             group.remove()
-        for place in self._places.values():
+        for place in self._all_places:
             place.remove()
 
     def remove_leftovers(self, of_predecessor: str) -> None:

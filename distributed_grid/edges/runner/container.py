@@ -19,12 +19,13 @@ import msgspec
 
 from distributed_grid.edges.runner.program import DEFAULT_PATH, NotRun, find
 from distributed_grid.errors import EXIT_GRID
-from distributed_grid.wire.keeper import Run
+from distributed_grid.wire.keeper import Limits, Run, Slot
 
 RUNTIME: Final = "GRID_CONTAINER_RUNTIME"
 OPTIONS: Final = "GRID_CONTAINER_OPTIONS"
 RUNTIMES: Final = ("podman", "docker")  # The first on PATH: podman needs no daemon and no root.
 INITS: Final = ("/usr/libexec/podman/catatonit", "/usr/lib/podman/catatonit", "/usr/bin/catatonit")
+UNLIMITED: Final = Limits(processes_max=0)  # The client: the container has the limits.
 REMEDY: Final = "grid doctor tells what containers need"
 
 # What the client itself needs to work. A job's own values of these are told as words.
@@ -102,6 +103,19 @@ def removal(attempt: str, through: Runtime) -> tuple[str, ...]:
     return (*through.words, "rm", "--force", "--volumes", *at_once, name_of(attempt))
 
 
+def beside(run: Run, command: tuple[str, ...], through: Runtime) -> Run:
+    """The run of the client that runs a command in the container of a run, beside its program."""
+    words = (*through.words, "exec", name_of(run.attempt), *command)
+    return msgspec.structs.replace(
+        run, argv=words, env=dict(through.env), image="", slot=Slot(), limits=UNLIMITED, niceness=0
+    )
+
+
+def pausing(attempt: str, through: Runtime, *, is_over: bool) -> tuple[str, ...]:
+    """The command that stops all processes of a container, or lets them go on."""
+    return (*through.words, "unpause" if is_over else "pause", name_of(attempt))
+
+
 def id_file(run: Run) -> str:
     """Where the runtime writes the id of a container once it has made one."""
     return f"{run.scratch_dir}.cid"
@@ -137,7 +151,8 @@ def _limits(run: Run) -> list[str]:
 
 def _mounts(run: Run) -> list[str]:
     words = []
-    for path in dict.fromkeys((run.cwd, run.scratch_dir)):
+    shown = (run.cwd, run.scratch_dir, run.checkpoint_dir)
+    for path in dict.fromkeys(path for path in shown if path):
         fields = ("type=bind", f"source={path}", f"destination={path}")
         words += ["--mount", ",".join(map(_quoted, fields))]
     return [*words, "--workdir", run.cwd]

@@ -49,6 +49,23 @@ class Container:
         self._monitor_until_ns = 0
         return self._recipe
 
+    def beside(self, command: tuple[str, ...]) -> Run:
+        """The run of a client that runs a command in it. Only after `recipe`."""
+        assert self._through is not None
+        return container.beside(self._run, command, self._through)
+
+    def members(self, monitors: list[int]) -> list[int]:
+        """Its processes, as far as they are below ours: docker's are below its daemon."""
+        return [pid for monitor in monitors for pid in reap.tree_of(monitor)[1:]]
+
+    def pause(self, *, is_over: bool) -> int:
+        """Docker's processes are not ours to signal: start the client that asks for it, or 0."""
+        if self._through is None or not self._through.is_docker:
+            return 0
+        return _start_client(
+            container.pausing(self._run.attempt, self._through, is_over=is_over), self._through
+        )
+
     def needs_removal(self, gone: reap.Gone, *, is_ended_by_us: bool) -> bool:
         """Whether the client may have left something; podman's own end in order leaves nothing."""
         if self._through is None:
@@ -124,7 +141,10 @@ def remove_leftovers(attempts: list[str]) -> list[int]:
 def _start_removal(attempt: str, through: container.Runtime | None) -> int:
     if through is None:
         return 0
-    argv = container.removal(attempt, through)
+    return _start_client(container.removal(attempt, through), through)
+
+
+def _start_client(argv: tuple[str, ...], through: container.Runtime) -> int:
     try:
         program = find(argv, through.env)
         return os.posix_spawn(

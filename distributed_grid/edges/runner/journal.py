@@ -40,6 +40,8 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True, tag="begun"):
     started_ms: int
     is_container: bool = False
     is_queued: bool = False  # It waits for its turn; a second record follows before it starts.
+    lent: tuple[str, ...] = ()  # Spare files that it writes to, in the order of the streams.
+    output_dir: str = ""  # Where what is in them belongs.
 
 
 class Acknowledged(msgspec.Struct, frozen=True, kw_only=True, tag="acknowledged"):
@@ -55,7 +57,7 @@ _decode: Final = msgspec.msgpack.Decoder(Record).decode
 
 
 class Journal:
-    """One file, appended to once per turn of the loop."""
+    """One file, appended to before an attempt starts, and once per turn of the loop."""
 
     def __init__(self, path: str) -> None:
         self._path = path

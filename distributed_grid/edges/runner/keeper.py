@@ -24,6 +24,7 @@ from distributed_grid.edges.runner.cgroups import CgroupPool
 from distributed_grid.edges.runner.containment import remove_leftovers
 from distributed_grid.edges.runner.door import Door
 from distributed_grid.edges.runner.journal import Journal
+from distributed_grid.edges.runner.output import bring_home
 from distributed_grid.edges.runner.reports import Reports
 from distributed_grid.edges.runner.scratch import Scratch, removing
 from distributed_grid.edges.runner.spare import Spare
@@ -36,10 +37,13 @@ from distributed_grid.wire.keeper import (
     Adopted,
     Hello,
     How,
+    Preempt,
     Quit,
+    Resume,
     Run,
     Stop,
     StopIndex,
+    Suspend,
     ToKeeper,
     Withdraw,
 )
@@ -66,7 +70,9 @@ class Keeper:
             keeper_id=keeper_id,
             boot_id=boot_id,
             groups=self.pool.name,
+            rescue=bring_home,
         )
+        self.stance.spare.clear()
         self.agent = agent
         self.door = Door(data_dir)
         self.attempts: dict[str, Attempt] = {}
@@ -202,6 +208,7 @@ class Keeper:
             agent_restarts=self.agent.restarts,
             unacknowledged=self.reports.unacknowledged,
             queued=self.turns.waiting,
+            suspended=tuple(n for n, one in self.attempts.items() if one.suspension.is_on),
         )
         line = self.agent.start(hello)
         if line:
@@ -220,21 +227,18 @@ class Keeper:
         match message:
             case Run():
                 self._run(message)
-            case Stop() | StopIndex() | Withdraw() if message.attempt in self.turns:
+            case Stop() | StopIndex() | Preempt() | Withdraw() if message.attempt in self.turns:
                 self._keep(self.turns.obey(message))
-            case Stop() if message.attempt in self.attempts:
-                attempt = self.attempts[message.attempt]
-                attempt.stop(message.signal, message.grace_ms)
-                self._after(attempt, [])
-            case StopIndex() if message.attempt in self.attempts:
-                attempt = self.attempts[message.attempt]
-                self._after(attempt, attempt.skip(message.index))
+            case Stop() | StopIndex() | Preempt() | Suspend() | Resume():
+                if message.attempt in self.attempts:  # Else it is over: its report is on the way.
+                    attempt = self.attempts[message.attempt]
+                    self._after(attempt, _change(attempt, message))
             case Acknowledge():
                 self.reports.acknowledge(message.upto)
             case Quit():
                 self._quit(stop_jobs=message.stop_jobs)
             case _:
-                pass  # Of an attempt that is over: its report is on the way. Or not to withdraw.
+                pass  # Who has started cannot be withdrawn.
 
     def _adopt(self, wish: Adopt) -> Adopted:
         self._reap()  # The last agent may be gone, and its end not looked at yet.
@@ -260,8 +264,8 @@ class Keeper:
             for name in self.turns.waiting:
                 self._keep(self.turns.obey(Stop(attempt=name)))
             for attempt in list(self.attempts.values()):
-                attempt.stop(signal.SIGTERM, min(attempt.run.grace_ms, GRACE_MS_MAX))
-                self._after(attempt, [])
+                grace_ms = min(attempt.run.grace_ms, GRACE_MS_MAX)
+                self._after(attempt, attempt.stop(signal.SIGTERM, grace_ms))
 
     def _leave(self) -> None:
         """No job is left: the agent gets its last reports, the end of the line, then the signal."""
@@ -306,14 +310,18 @@ class Keeper:
         elif self.turns.join(run):
             self._begin(run)
         else:
-            self.reports.begin(run, is_queued=True)
+            self.reports.wait(run)
 
     def _begin(self, run: Run) -> None:
         if not self.attempts:
             self._look_at_ns = time.monotonic_ns() + LOOK_NS
         try:
-            self.reports.begin(run)
-            attempt = self.attempts[run.attempt] = Attempt(run, self.stance)
+            lent = self.stance.spare.lend(run)
+            if not self.reports.begin(run, lent):
+                self.stance.spare.take_back(lent)
+                lent = ()
+            attempt = Attempt(run, self.stance, self._left_by, lent)
+            self.attempts[run.attempt] = attempt
             self._after(attempt, [])
         except Exception as error:
             # A mistake of ours: an attempt of which nobody tells the end would wait for ever.
@@ -340,6 +348,8 @@ class Keeper:
             reports = [*reports, *attempt.start_next()]
             if attempt.pid:
                 self.by_pid[attempt.pid] = attempt
+        if attempt.beside.pid:
+            self.by_pid[attempt.beside.pid] = attempt
         if attempt.container and attempt.container.remover:
             self.by_pid[attempt.container.remover] = attempt
         # While others stand behind it, the agent has nothing to decide.
@@ -391,7 +401,7 @@ class Keeper:
         self._looks += 1
         self.stance.rest()
         by_group = "memory" in self.pool.enforces
-        for attempt in list(self.by_pid.values()):
+        for attempt in dict.fromkeys(self.by_pid.values()):  # With a command beside it: once.
             if now_ns - attempt.started_ns < LOOK_NS:
                 continue
             attempt.look()
@@ -408,6 +418,21 @@ class Keeper:
         self.door.close()
         self.pool.remove()
         self.stance.spare.clear()
+
+
+def _change(attempt: Attempt, wish: Stop | StopIndex | Preempt | Suspend | Resume) -> list[Report]:
+    match wish:
+        case Stop():
+            return attempt.stop(wish.signal, wish.grace_ms)
+        case StopIndex():
+            return attempt.skip(wish.index)
+        case Preempt():
+            return attempt.preempt(wish)
+        case Suspend():
+            attempt.suspend()
+        case Resume():
+            attempt.resume()
+    return []
 
 
 def main(arguments: list[str]) -> int:

@@ -20,11 +20,14 @@ from distributed_grid.wire.keeper import (
     Ended,
     Hello,
     How,
+    Preempt,
     Quit,
+    Resume,
     Run,
     Started,
     Stop,
     StopIndex,
+    Suspend,
     ToKeeper,
     Usage,
     Withdraw,
@@ -37,6 +40,7 @@ class MemoryRunner:
     def __init__(self) -> None:
         self._running: dict[str, tuple[Run, deque[int]]] = {}
         self._turns = Turns()
+        self._suspended: dict[str, None] = {}  # In order.
         self._unacknowledged: list[Report] = []
         self._fresh: list[Report] = []
         self._arrived = asyncio.Event()
@@ -57,6 +61,7 @@ class MemoryRunner:
             running=(*self._running, *self._turns.waiting),
             unacknowledged=len(self._unacknowledged),
             queued=self._turns.waiting,
+            suspended=tuple(self._suspended),
         )
         self._wake()
         return self
@@ -76,17 +81,13 @@ class MemoryRunner:
             case Run():
                 if not (message.attempt in self._running or message.attempt in self._turns):
                     self._run(message)
-            case Stop() | StopIndex() | Withdraw() if message.attempt in self._turns:
+            case Stop() | StopIndex() | Preempt() | Withdraw() if message.attempt in self._turns:
                 for ended in self._turns.obey(message):
                     times = {"started_ms": self.now_ms, "ended_ms": self.now_ms}
                     self._report(msgspec.structs.replace(ended, **times))
-            case Stop() if message.attempt in self._running:
-                run, pending = self._running[message.attempt]
-                index = pending[0]
-                pending.clear()
-                self._end(run, index, "stopped", 128 + message.signal, is_last=True)
-            case StopIndex() if message.attempt in self._running:
-                self._skip(message)
+            case Stop() | StopIndex() | Preempt() | Suspend() | Resume():
+                if message.attempt in self._running:
+                    self._change(message)
             case Acknowledge():
                 self._unacknowledged = [r for r in self._unacknowledged if r.number > message.upto]
             case Quit():
@@ -95,6 +96,21 @@ class MemoryRunner:
                     self._obey(Stop(attempt=attempt))
             case _:
                 pass
+
+    def _change(self, wish: Stop | StopIndex | Preempt | Suspend | Resume) -> None:
+        match wish:
+            case Stop() | Preempt():
+                run, pending = self._running[wish.attempt]
+                index = pending[0]
+                pending.clear()
+                how: How = "stopped" if isinstance(wish, Stop) else "preempted"
+                self._end(run, index, how, 128 + wish.signal, is_last=True)
+            case StopIndex():
+                self._skip(wish)
+            case Suspend():
+                self._suspended[wish.attempt] = None
+            case Resume():
+                self._suspended.pop(wish.attempt, None)
 
     async def receive(self) -> tuple[Report, ...]:
         """What has arrived, at least one report; nothing once closed."""
@@ -140,6 +156,7 @@ class MemoryRunner:
     def _end(self, run: Run, index: int, how: How, code: int, *, is_last: bool) -> None:
         if is_last:
             del self._running[run.attempt]
+            self._suspended.pop(run.attempt, None)
             self._turns.over(run)
         self._report(
             Ended(

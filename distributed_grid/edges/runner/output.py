@@ -17,10 +17,11 @@ the job's in the same way; further tries of it write to the end of what is there
 import contextlib
 import errno
 import os
+import stat
 from itertools import islice
 from typing import Final
 
-from distributed_grid.edges.runner.spare import Spare
+from distributed_grid.edges.runner.spare import STREAMS, Spare
 from distributed_grid.wire.cut_output import (
     HEAD_BYTES,
     Span,
@@ -30,7 +31,6 @@ from distributed_grid.wire.cut_output import (
     span_of,
 )
 
-STREAMS: Final = ("stdout", "stderr")
 LINE_BYTES_MAX: Final = 500  # Of what is shown to a person.
 EARLIER_MAX: Final = 1_000  # Names; to look for more takes longer than to try each.
 ROOM_PART: Final = 8  # Of what is kept: this part is for what is written while it is copied.
@@ -49,11 +49,13 @@ class Output:
         is_chunk: bool,
         bytes_max: int,
         spare: Spare | None = None,
+        lent: tuple[str, ...] = (),
     ) -> None:
         self._directory = directory
         self._is_chunk = is_chunk
         self._spare = spare
-        self._lent: dict[str, str] = {}  # Stream -> the spare file it is written to.
+        # Stream -> the spare file it is written to.
+        self._lent = dict(zip(STREAMS, lent, strict=False))
         # Of a file that has no index yet; other chunks of the job write beside it.
         self._shared = f"current.{attempt}."
         self._half = max(bytes_max // 2, 1) if bytes_max else 0
@@ -61,23 +63,26 @@ class Output:
         self._is_looked_at = False
         self._earlier: frozenset[str] | None = None  # What was there before; None: too much.
         self.dropped_bytes = 0
+        self._is_exact = True  # Nobody wrote while bytes were dropped.
 
     def open(self) -> tuple[int, int]:
         """Both files for the next process, to be closed by the caller."""
-        self.dropped_bytes = 0
+        self.dropped_bytes, self._is_exact = 0, True
         if self._is_chunk:
             self._prefix = self._shared
-        elif self._spare is not None and not os.path.isdir(self._directory):
-            with contextlib.suppress(OSError):  # No space there: perhaps there is where it goes.
-                self._lent = {stream: self._spare.file() for stream in STREAMS}
+        files = self.open_again()
+        if self._is_chunk and not self._is_looked_at:
+            self._is_looked_at, self._earlier = True, _names_in(self._directory)
+        return files
+
+    def open_again(self) -> tuple[int, int]:
+        """The same files, for another process that writes to their ends."""
         out_path, err_path = (self._path(stream) for stream in STREAMS)
         try:
             out = os.open(out_path, _FLAGS, 0o600)
         except FileNotFoundError:
             os.makedirs(self._directory, 0o700, exist_ok=True)
             out = os.open(out_path, _FLAGS, 0o600)
-        if self._is_chunk and not self._is_looked_at:
-            self._is_looked_at, self._earlier = True, _names_in(self._directory)
         try:
             return out, os.open(err_path, _FLAGS, 0o600)
         except OSError:
@@ -114,7 +119,15 @@ class Output:
                         _forget(f"{self._directory}/{name}")
                     continue
                 path = self._name(stream, index)
-            self._cut(path, is_written=False)
+            self._cut(path, is_written=not is_quiet)
+
+    def notes(self) -> list[str]:
+        """What a person should know of it."""
+        if not self.dropped_bytes:
+            return []
+        # What is written between the last look at the size and the cut is gone, and uncounted.
+        least = "" if self._is_exact else "at least "
+        return [f"output cut: {least}{self.dropped_bytes} bytes dropped"]
 
     def last_words(self) -> str:
         """The last line that it wrote to stderr; empty if there is none."""
@@ -128,6 +141,11 @@ class Output:
 
     def close(self) -> None:
         """After the last process."""
+        for stream in tuple(self._lent):  # It could not be started.
+            if self._spare is not None and not _size(self._lent[stream]):
+                self._spare.give_file(self._lent.pop(stream))
+            else:
+                self._own(stream)
         if self._is_chunk:
             for stream in STREAMS:
                 with contextlib.suppress(OSError):
@@ -160,6 +178,7 @@ class Output:
         size = _size(path)
         if self._half and size > self._half:
             room = self._half // ROOM_PART if is_written else 0
+            self._is_exact = self._is_exact and not is_written
             try:
                 self._keep_newest(path, size, room=room)
             except OSError:  # Removed by the job meanwhile.
@@ -182,6 +201,39 @@ class Output:
         else:
             _remove(older_name(path))
             _remove(marker)
+
+
+def bring_home(directory: str, lent: tuple[str, ...]) -> str:
+    """Move what a dead keeper's process wrote to where it belongs; why not, if that failed."""
+    problem = ""
+    for stream, path in zip(STREAMS, lent, strict=False):
+        try:
+            found = os.stat(path, follow_symlinks=False)
+            if found.st_size and stat.S_ISREG(found.st_mode):
+                _bring(path, directory, stream)
+        except FileNotFoundError:
+            pass  # It has its name already.
+        except OSError as error:
+            problem = error.strerror or str(error)
+    return problem
+
+
+def _bring(path: str, directory: str, stream: str) -> None:
+    os.makedirs(directory, 0o700, exist_ok=True)
+    target = f"{directory}/{stream}"
+    if not os.path.lexists(target):
+        os.rename(path, target)
+        return
+    source = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        end = os.open(target, _FLAGS, 0o600)
+        try:
+            _copy(source, end, 0, os.fstat(source).st_size)
+        finally:
+            os.close(end)
+    finally:
+        os.close(source)
+    os.unlink(path)  # Else it would be there twice, should we be killed before the journal is.
 
 
 def _older(path: str) -> Span:

@@ -7,7 +7,7 @@ Invariant: a report is in the journal or in memory until its number is acknowled
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Final
 
@@ -34,8 +34,18 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 class Reports:
     """Everything that was not acknowledged, numbered upwards."""
 
-    def __init__(self, journal: Journal, *, keeper_id: str, boot_id: str, groups: str = "") -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        *,
+        keeper_id: str,
+        boot_id: str,
+        groups: str = "",
+        rescue: Callable[[str, tuple[str, ...]], str] = lambda _directory, _lent: "",
+    ) -> None:
+        """`rescue` brings home what a dead keeper's attempt wrote; why not, if that failed."""
         self._journal = journal
+        self._rescue = rescue
         self._unacknowledged: deque[tuple[int, bytes]] = deque()
         self._kept_bytes = 0
         self._running: dict[str, Begun] = {}
@@ -81,6 +91,8 @@ class Reports:
             self.leftover_scratch.append(begun.scratch_dir)
             if begun.is_container:
                 self.leftover_containers.append(begun.attempt)
+            # Before the journal forgets whose the files are.
+            problem = self._rescue(begun.output_dir, begun.lent)
             self.add(
                 Ended(
                     number=0,
@@ -90,7 +102,7 @@ class Reports:
                     started_ms=begun.started_ms,
                     ended_ms=now_ms,
                     usage=Usage(),
-                    note=died,
+                    note=f"{died}; its output is lost: {problem}" if problem else died,
                 )
             )
         self._fresh.clear()
@@ -98,21 +110,34 @@ class Reports:
 
     # --- From attempts ----------------------------------------------------------------------------
 
-    def begin(self, run: Run, *, is_queued: bool = False) -> None:
-        """An attempt has work left from now on, or no longer waits for its turn."""
-        has_waited = run.attempt in self._running
+    def wait(self, run: Run) -> None:
+        """An attempt has work left from now on, and waits for its turn."""
+        self._begin(run, is_queued=True)
+
+    def begin(self, run: Run, lent: tuple[str, ...] = ()) -> bool:
+        """An attempt is about to start; whether the next keeper would know, and whose files.
+
+        Written before it starts: the next keeper must not say of one that ran that it never did.
+        """
+        self._begin(run, lent=lent)
+        self._journal.flush()
+        if self._journal.trouble and lent:
+            # An older record may still give these files to another attempt: it must not use them.
+            self._begin(run)
+        return not self._journal.trouble
+
+    def _begin(self, run: Run, *, is_queued: bool = False, lent: tuple[str, ...] = ()) -> None:
         begun = Begun(
             attempt=run.attempt,
             scratch_dir=run.scratch_dir,
             started_ms=time.time_ns() // 1_000_000,
             is_container=bool(run.image),
             is_queued=is_queued,
+            lent=lent,
+            output_dir=run.output_dir if lent else "",
         )
         self._running[run.attempt] = begun
         self._journal.add(begun)
-        if has_waited:
-            # Before it starts: the next keeper must not say of one that ran that it never did.
-            self._journal.flush()
 
     def add(self, report: Started | Ended, *, is_urgent: bool = True) -> None:
         """Number a report and keep it. One that is not urgent may wait a moment for company."""

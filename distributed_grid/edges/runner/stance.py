@@ -5,6 +5,7 @@ here: starting the child (`spawn`).
 Invariant: after `go_home` the keeper is as it was started, and holds no directory busy.
 """
 
+import contextlib
 import os
 
 from distributed_grid.edges.runner.cgroups import CgroupPool, Group
@@ -57,6 +58,8 @@ class Stance:
             if group:
                 group.enter(limits, slot)
         except (OSError, ValueError) as problem:
+            with contextlib.suppress(OSError):
+                self.pool.go_home()  # Half inside is nowhere.
             raise NotRun("failed", EXIT_GRID, f"its limits could not be set: {problem}") from None
 
     def rest(self) -> None:

@@ -13,7 +13,16 @@ from typing import Final
 import msgspec
 
 from distributed_grid.errors import EXIT_GRID
-from distributed_grid.wire.keeper import Ended, How, Run, Stop, StopIndex, Usage, Withdraw
+from distributed_grid.wire.keeper import (
+    Ended,
+    How,
+    Preempt,
+    Run,
+    Stop,
+    StopIndex,
+    Usage,
+    Withdraw,
+)
 
 SINGLE: Final = -1  # In the place of an index, where there is none.
 
@@ -54,14 +63,14 @@ class Turns:
             del self._lines[lease]
         return None
 
-    def obey(self, message: Stop | StopIndex | Withdraw) -> list[Ended]:
+    def obey(self, message: Stop | StopIndex | Preempt | Withdraw) -> list[Ended]:
         """Do to one that waits what would be done to one that runs; what is to be told."""
         attempt = message.attempt
         match message:
             case Stop():
                 self._leave(attempt)
                 return [did_not_start(attempt, code=128 + message.signal)]
-            case Withdraw():
+            case Withdraw() | Preempt():  # It holds nothing that it could give.
                 self._leave(attempt)
                 return [did_not_start(attempt, note="given back before it started")]
             case StopIndex():

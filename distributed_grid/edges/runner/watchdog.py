@@ -22,7 +22,7 @@ def look(attempt: Attempt, orphans: list[int], *, is_limited_by_group: bool) -> 
             attempt.end_for_memory()
         limit_bytes = 0
     # A container's processes are below its monitor; what its client holds is not the job's.
-    roots = orphans if attempt.container else [attempt.pid, *orphans]
+    roots = orphans if attempt.container else [*attempt.roots, *orphans]
     tree = [pid for root in roots for pid in reap.tree_of(root)]
     held = sum(_resident_bytes(pid) for pid in tree)
     if limit_bytes and held > limit_bytes:

@@ -1,10 +1,12 @@
+import resource
+import signal
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from distributed_grid.edges.runner import reports as reports_module
-from distributed_grid.edges.runner.journal import Acknowledged, Journal
+from distributed_grid.edges.runner.journal import Acknowledged, Begun, Journal
 from distributed_grid.edges.runner.reports import Reports
 from distributed_grid.model.ids import job_id_of
 from distributed_grid.wire.frames import Unframer
@@ -92,7 +94,7 @@ def test_what_waited_when_the_keeper_went_is_not_told_as_lost(
     tmp_path: Path, boot: str, note: str
 ) -> None:
     first = open_reports(tmp_path / "j")
-    first.begin(a_run(), is_queued=True)
+    first.wait(a_run())
     first.flush()
     second = open_reports(tmp_path / "j", keeper="second", boot=boot)
     second.repeat()
@@ -103,22 +105,76 @@ def test_what_waited_when_the_keeper_went_is_not_told_as_lost(
     assert second.leftover_scratch == []
 
 
-def test_who_has_waited_is_lost_as_soon_as_it_may_have_started(tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_waited", [False, True])
+def test_whoever_may_have_started_is_lost(tmp_path: Path, *, has_waited: bool) -> None:
     """Nothing was flushed since: the keeper may be killed right after the process was made."""
     first = open_reports(tmp_path / "j")
-    first.begin(a_run(), is_queued=True)
-    first.flush()
-    first.begin(a_run())
+    if has_waited:
+        first.wait(a_run())
+        first.flush()
+    assert first.begin(a_run())
     second = open_reports(tmp_path / "j", keeper="second")
     second.repeat()
 
     assert [report.how for report in told(second)] == ["lost"]
+    assert second.leftover_scratch == ["/scratch"]
+
+
+@pytest.mark.parametrize(
+    ("problem", "note"),
+    [("", "the keeper died"), ("no space", "the keeper died; its output is lost: no space")],
+)
+def test_what_was_lent_is_brought_home_before_it_is_forgotten(
+    tmp_path: Path, problem: str, note: str
+) -> None:
+    first = open_reports(tmp_path / "j")
+    first.begin(a_run(), ("/spare/1", "/spare/2"))
+    rescued = []
+
+    def rescue(directory: str, lent: tuple[str, ...]) -> str:
+        still_known = [r for r in Journal(str(tmp_path / "j")).records() if isinstance(r, Begun)]
+        rescued.append((directory, lent, len(still_known)))
+        return problem
+
+    second = Reports(Journal(str(tmp_path / "j")), keeper_id="2", boot_id="boot", rescue=rescue)
+    second.repeat()
+
+    assert rescued == [("/o", ("/spare/1", "/spare/2"), 1)]
+    assert told(second)[-1].note == note
+
+
+def test_nothing_is_lent_that_the_journal_does_not_know(tmp_path: Path) -> None:
+    """An older record may name the same files: the next keeper would mix up whose they are."""
+    first = open_reports(tmp_path / "j")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, ((tmp_path / "j").stat().st_size, limits[1]))
+    try:
+        is_known = first.begin(a_run(), ("/spare/1", "/spare/2"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, before)
+    first.flush()  # There is space again.
+
+    assert not is_known
+    records = Journal(str(tmp_path / "j")).records()
+    assert [(r.attempt, r.lent) for r in records if isinstance(r, Begun)] == [("one", ())]
+
+
+def test_a_record_of_an_earlier_version_lent_nothing(tmp_path: Path) -> None:
+    old = {"type": "begun", "attempt": "one", "scratch_dir": "/scratch", "started_ms": 5}
+    journal = Journal(str(tmp_path / "j"))
+    journal.add_encoded(msgspec.msgpack.encode(old))
+    journal.flush()
+
+    assert [(r.lent, r.output_dir) for r in journal.records()] == [((), "")]
+    assert open_reports(tmp_path / "j").leftover_scratch == ["/scratch"]
 
 
 def test_a_journal_made_small_still_knows_who_waits(tmp_path: Path) -> None:
     first = open_reports(tmp_path / "j")
     for attempt in ("one", "two"):
-        first.begin(a_run(attempt), is_queued=True)
+        first.wait(a_run(attempt))
     first.begin(a_run("one"))
     first.add(Started(number=0, attempt="one", pid=1, at_ms=1))
     first.acknowledge(1)

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from distributed_grid.edges.runner import output as output_module
-from distributed_grid.edges.runner.output import Output
+from distributed_grid.edges.runner.output import Output, bring_home
 from distributed_grid.edges.runner.spare import SPARE_MAX, Spare
 from distributed_grid.wire.keeper import Limits
 from tests.keeper_lab import KeeperLab, wait_until
@@ -57,6 +57,7 @@ def test_spare_files_of_an_earlier_keeper_are_removed_and_their_number_is_bounde
     left.mkdir()
     (left / "file").touch()
     spare = Spare(str(left))
+    spare.clear()
 
     assert not left.exists()
     first = spare.file()
@@ -66,6 +67,95 @@ def test_spare_files_of_an_earlier_keeper_are_removed_and_their_number_is_bounde
     for path in paths:
         spare.give_file(path)
     assert len(list(left.iterdir())) == SPARE_MAX + 1  # The first one is still out.
+
+
+def test_what_cannot_be_started_keeps_no_spare_file(lab: KeeperLab, tmp_path: Path) -> None:
+    for attempt in ("one", "two"):
+        assert lab.outcome("true", attempt=attempt, cwd=str(tmp_path / "none")).how == "failed"
+
+    assert len(list((lab.data_dir / "spare").iterdir())) == len(("stdout", "stderr"))
+    assert not (tmp_path / "output").exists()
+
+
+def test_what_was_written_just_before_the_keeper_died_is_kept(
+    lab: KeeperLab, tmp_path: Path
+) -> None:
+    """Too early for the file to have its name; the others began in the same turn."""
+    names = [f"job-{number}" for number in range(40)]
+    script = 'echo precious; : >"$GRID_WORKDIR/x"; echo >ran-$0; [ $0 = job-0 ] && kill -9 $PPID'
+    words = ("/bin/sh", "-c", f"{script}; exec sleep 600")
+    lab.send(*(lab.a_run(*words, name, attempt=name) for name in names))
+    lab.wait()
+    lab.start()
+    ran = [name for name in names if (tmp_path / f"ran-{name}").exists()]
+
+    assert {(lab.ended(name)[-1].how, lab.ended(name)[-1].note) for name in ran} == {
+        ("lost", "the keeper died")
+    }
+    assert [lab.output(attempt=name) for name in ran] == [b"precious\n"] * len(ran)
+    assert not (lab.data_dir / "spare").exists()
+    wait_until(lambda: list((tmp_path / "scratch").iterdir()) == [])
+
+
+def lent_files(tmp_path: Path, out: bytes, err: bytes) -> tuple[str, str]:
+    for name, data in (("1", out), ("2", err)):
+        (tmp_path / name).write_bytes(data)
+    return str(tmp_path / "1"), str(tmp_path / "2")
+
+
+def test_what_is_brought_home_is_moved_or_goes_to_the_end(tmp_path: Path) -> None:
+    home = tmp_path / "home/job"
+    assert bring_home(str(home), lent_files(tmp_path, b"first\n", b"")) == ""
+    assert [path.name for path in home.iterdir()] == ["stdout"]
+    lent = lent_files(tmp_path, b"second\n", b"third\n")
+    assert bring_home(str(home), lent) == bring_home(str(home), lent) == ""
+
+    assert (home / "stdout").read_bytes() == b"first\nsecond\n"
+    assert (home / "stderr").read_bytes() == b"third\n"
+
+
+def test_what_cannot_be_brought_home_is_told(tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("a file, not a directory")
+
+    why = bring_home(str(tmp_path / "home"), lent_files(tmp_path, b"x", b""))
+    assert why == "File exists"
+
+
+def test_a_link_in_the_place_of_a_lent_file_is_not_brought_home(tmp_path: Path) -> None:
+    lent = lent_files(tmp_path, b"", b"")
+    (tmp_path / "1").unlink()
+    (tmp_path / "1").symlink_to("/etc/passwd")
+
+    assert bring_home(str(tmp_path / "home"), lent) == ""
+    assert not (tmp_path / "home").exists()
+
+
+def test_a_lent_file_with_something_in_it_is_not_lent_again(tmp_path: Path) -> None:
+    spare = Spare(str(tmp_path / "spare"))
+    lent = (spare.file(), spare.file())
+    Path(lent[0]).write_text("words")
+    options = {"attempt": "a", "is_chunk": False, "bytes_max": 0}
+    Output(str(tmp_path / "home"), spare=spare, lent=lent, **options).close()
+
+    assert (tmp_path / "home/stdout").read_text() == "words"
+    assert spare.file() == lent[1]
+
+
+def test_no_space_for_a_spare_file_means_none_is_lent(lab: KeeperLab, tmp_path: Path) -> None:
+    (tmp_path / "spare").write_text("a file, not a directory")
+
+    assert Spare(str(tmp_path / "spare")).lend(lab.a_run("true")) == ()
+
+
+def test_bytes_dropped_while_somebody_writes_are_a_lower_bound(tmp_path: Path) -> None:
+    output = Output(str(tmp_path), attempt="a", is_chunk=False, bytes_max=16)
+    for handle in output.open():
+        os.write(handle, b"0123456789")
+        os.close(handle)
+    output.look(index=-1)
+    output.finish(index=-1)
+
+    assert output.notes() == [f"output cut: at least {output.dropped_bytes} bytes dropped"]
 
 
 def test_a_flood_is_bounded_while_it_runs_and_told(lab: KeeperLab, tmp_path: Path) -> None:
