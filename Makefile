@@ -48,6 +48,10 @@ format: setup  ## put the code into its format
 unit: setup  ## unit and property tests (ARGS="-k rank" for some of them)
 	@$(PYTEST) $(wildcard tests/unit tests/property)
 
+.PHONY: sim
+sim: setup  ## one made-up day of an owner and borrowers (SEED=7), its story and its verdict
+	@$(PYTHON) -m distributed_grid.sim.owner --seed $(or $(SEED),0) $(ARGS)
+
 .PHONY: edge
 edge: setup  ## edge cases only: any order, any junk, malformed files
 	@$(PYTEST) $(EDGE_TESTS)
