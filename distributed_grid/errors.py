@@ -7,11 +7,13 @@
     ├── NotEnough              more was taken than there is
     ├── BrokenPlugin           somebody's own policy or filter failed
     ├── NoAgent                nothing answers on this machine's socket
+    ├── AgentLeft              it was told to go while somebody waited for its answer
     ├── AgentRuns              an agent serves this data directory already
     ├── NotFound               no job, node or lease of that name
     ├── Ambiguous              a name or prefix that means two of them
     ├── NeverFits              a job that no node here can ever run
     ├── Conflict               the same id for two different things
+    ├── BookingConflict        a booking that does not fit beside the others
     ├── Overloaded             a bounded queue is full
     ├── CallFailed             a call of a map failed, and its exception cannot be brought here
     │   ├── WorkerDied         the call ended the process that ran it
@@ -131,6 +133,18 @@ class NoAgent(GridError):
         )
 
 
+class AgentLeft(GridError):
+    """The agent was told to go while somebody waited for its answer."""
+
+    exit_code = 4
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the agent goes down; what runs goes on unless it was told to stop",
+            remedy="Start it again with: grid up --detach",
+        )
+
+
 class AgentRuns(GridError):
     """An agent serves this data directory already."""
 
@@ -149,9 +163,12 @@ class NotFound(GridError):
 
     def __init__(self, kind: str, name: str) -> None:
         self.kind, self.name = kind, name
-        super().__init__(
-            f"there is no {kind} {shown(name)}", remedy=f"List them with: grid {kind}s"
-        )
+        remedies = {
+            "booking": "List them with: grid offer show",
+            "path": "See what there is at /openapi.json",
+        }
+        remedy = remedies.get(kind, f"List them with: grid {kind}s")
+        super().__init__(f"there is no {kind} {shown(name)}", remedy=remedy)
 
 
 class Ambiguous(GridError):
@@ -194,6 +211,28 @@ class Conflict(GridError):
         super().__init__(
             f"the {kind} id {shown(name)} is taken by another {kind}",
             remedy="Leave the id out, and one is made",
+        )
+
+
+class BookingConflict(GridError):
+    """A booking that does not fit beside those that overlap it."""
+
+    exit_code = 3
+
+    def __init__(
+        self, name: str, *, others: Sequence[str], missing: Sequence[tuple[str, int, int]]
+    ) -> None:
+        self.name, self.others, self.missing = name, tuple(others), tuple(missing)
+        parts = ", ".join(
+            f"wants {counted(what, wanted)}, left are {counted(what, left)}"
+            for what, wanted, left in missing
+        )
+        beside = f"beside {', '.join(others)}" if others else "on this machine"
+        super().__init__(
+            f"booking {shown(name)} does not fit {_cut(beside, WHY_CHARACTERS_MAX)} ({parts})",
+            remedy="Choose another time, ask for less, or remove one of the others"
+            if others
+            else "Ask for less",
         )
 
 

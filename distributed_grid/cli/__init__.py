@@ -8,32 +8,38 @@ click costs a start as much as Python itself, and the most used command needs no
 without options goes past it.
 """
 
+import contextlib
 import gc
 import importlib
 import os
+import signal
 import sys
+from collections.abc import Iterator
 from typing import Any, Final
 
-from distributed_grid.cli.tell import tell
-from distributed_grid.errors import GridError
+from distributed_grid.cli.tell import is_unwritten, lose, sentence, tell
+from distributed_grid.errors import EXIT_GRID, GridError
 
 EXIT_INTERRUPTED: Final = 130  # Ctrl-C, as in a shell.
+OF_JOBS: Final = ("run", "run-shared", "wait")  # 1 would be taken for the job's own code.
 OPTION_VARIABLES: Final = ("GRID_LOG_FORMAT", "GRID_LOG_LEVEL", "_GRID_COMPLETE")
 
 
 def main() -> None:
     """Run `grid`; every error of ours is one line on stderr and an exit code."""
-    _open_standard_streams()
     try:
-        code = _exit_code()
-        sys.stdout.flush()
+        with _ending_at_once():
+            _open_standard_streams()
+            code = _exit_code()
+            sys.stdout.flush()
     except OSError as error:
         # The reader has gone (`grid place … | head`), or its disk is full: no traceback, and none
         # at interpreter exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if is_unwritten(error):
+            lose(sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
-            tell(f"grid: cannot write: {error.strerror}. Make room, or write elsewhere.")
-        code = 1
+            tell(f"grid: {sentence(error)}")
+        code = EXIT_GRID if sys.argv[1:2] and sys.argv[1] in OF_JOBS else 1
     gc.freeze()  # The memory goes back with the process: no need to look through it first.
     sys.exit(code)
 
@@ -76,6 +82,8 @@ def _commanded() -> int:
     commands = loaded("distributed_grid.cli.commands")
     import click
 
+    if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:  # Loaded: it may be raised again.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         code = commands.grid(prog_name="grid", standalone_mode=False)
     except click.ClickException as error:
@@ -91,7 +99,26 @@ def loaded(module: str) -> Any:
     was_enabled = gc.isenabled()
     gc.disable()  # Nothing dies while modules load; looking for it would cost milliseconds.
     try:
-        return importlib.import_module(module)
+        with _ending_at_once():
+            return importlib.import_module(module)
     finally:
         if was_enabled:
             gc.enable()
+
+
+@contextlib.contextmanager
+def _ending_at_once() -> Iterator[None]:
+    """Ctrl-C ends the process without a word, as long as nothing was begun.
+
+    A KeyboardInterrupt would be raised anywhere: C code that makes types swallows it, leaves half a
+    type behind, and crashes over that later.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.default_int_handler:  # Somebody heeds or ignores it already.
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -37,9 +37,9 @@ def json_option(function: Decorated) -> Decorated:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
 
 
-def caller(data_dir: str | None) -> Caller:
-    """Who carries questions to the agent."""
-    return Caller(door.home_of(data_dir).socket)
+def caller(data_dir: str | None, *, wake_fd: int | None = None) -> Caller:
+    """Who carries questions to the agent; waiting ends when `wake_fd` is readable."""
+    return Caller(door.home_of(data_dir).socket, wake_fd=wake_fd)
 
 
 def print_json(value: Any) -> None:

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from distributed_grid.cli import foreground
-from distributed_grid.cli.interrupts import Interrupted, Interrupts
+from distributed_grid.cli.interrupts import Interrupts
 from distributed_grid.client import calls
-from distributed_grid.client.blocking import Caller
+from distributed_grid.client.blocking import Caller, Woken
 from distributed_grid.client.streams import Output
 from distributed_grid.model.job import JobSpec
 from distributed_grid.wire.api import ENDED, JobView
@@ -19,26 +19,24 @@ REFRESH_MS: Final = 250  # Four times a second looks alive and costs the agent n
 LINE_BYTES_MAX: Final = 1 << 20  # A line longer than this is cut into several.
 
 
-def watch(agent: Caller, spec: JobSpec, *, stream: bool) -> JobView:
+def watch(agent: Caller, spec: JobSpec, interrupts: Interrupts, *, stream: bool) -> JobView:
     """Show an array until it has ended."""
     turns = _Turns(spec)
     # What may be tried again is shown in the end, its last try, as `grid logs` does.
     is_live = stream and not spec.retries
     has_bar = sys.stderr.isatty() and not is_live
-    with Interrupts(raises=True) as interrupts:
-        while True:
-            try:
-                if is_live:
-                    turns.copy(agent)
-                view = _bar(agent, spec) if has_bar else agent.run(calls.wait(f"id:{spec.id}"))
-                if stream and not is_live:
-                    turns.copy(agent)
-                return view  # noqa: TRY300  (the loop is about signals)
-            except Interrupted:
-                foreground.leave_or_go_on(agent, spec.id, spec.name, interrupts)
-            except BrokenPipeError:
-                foreground.cancel(agent, spec.id, spec.name)
-                raise foreground.Left(foreground.SIGPIPE_CODE) from None
+    while True:
+        try:
+            if is_live:
+                turns.copy(agent, interrupts)
+            view = _bar(agent, spec) if has_bar else agent.run(calls.wait(f"id:{spec.id}"))
+            if stream and not is_live:
+                turns.copy(agent, interrupts)
+            return view  # noqa: TRY300  (the loop is about signals)
+        except Woken:
+            foreground.leave_or_go_on(agent, spec.id, spec.name, interrupts)
+        except foreground.Unwritable as unwritable:
+            raise foreground.left_unwritten(agent, spec.id, spec.name, unwritable) from None
 
 
 def _bar(agent: Caller, spec: JobSpec) -> JobView:
@@ -71,12 +69,12 @@ class _Turns:
         )
         self._turn = next(self._turns)
 
-    def copy(self, agent: Caller) -> None:
+    def copy(self, agent: Caller, interrupts: Interrupts) -> None:
         """Write the lines; called again after an interruption, it goes on where it was."""
         while True:
             index, target, output = self._turn
             for line in _cut(agent.stream(output)):
-                foreground.write_all(target, b"%d: %s\n" % (index, line))
+                foreground.pour(target, b"%d: %s\n" % (index, line), interrupts)
             following = next(self._turns, None)
             if following is None:
                 return

@@ -11,8 +11,10 @@ import msgspec
 from click.core import ParameterSource
 
 from distributed_grid.config.settings import USED, Loaded, load_settings
-from distributed_grid.model import bytesize, duration
+from distributed_grid.config.terms import at
+from distributed_grid.model import bytesize, duration, milli
 from distributed_grid.model.home import locate
+from distributed_grid.model.lending import percent
 from distributed_grid.model.settings import Origin
 
 _ROOT_FLAGS = {"log_level": "logging.level", "log_format": "logging.format"}
@@ -97,7 +99,7 @@ def _report(loaded: Loaded) -> Report:
         settings=tuple(
             Shown(
                 key=key,
-                value=msgspec.to_builtins(getattr(loaded.settings, field)),
+                value=msgspec.to_builtins(at(loaded.settings, field)),
                 origin=loaded.origins[key],
             )
             for key, field in USED.items()
@@ -111,9 +113,15 @@ def _report(loaded: Loaded) -> Report:
 
 def _words(value: Any, field: str = "") -> str:
     """A value as people write it."""
-    if value is None or value in ("", (), []):
+    if value is None or value in ("", (), [], {}) or (value == 0 and field.endswith("_ms_max")):
         return "-"
-    if field.endswith("_ms"):
+    if field.endswith(("_max_milli", "_high_milli", "_low_milli")):
+        return percent(value)
+    if field.endswith("_milli"):
+        return milli.text(value)
+    if field.endswith("_centi"):
+        return f"{value // 100} °C"
+    if field.endswith(("_ms", "_ms_max")):
         return duration.text(value)
     if "bytes" in field:
         return bytesize.text(value)

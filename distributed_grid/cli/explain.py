@@ -32,6 +32,9 @@ def _show(explanation: Explanation) -> None:
     click.echo(f"{explanation.state}: {explanation.summary}")
     if explanation.position is not None:
         click.echo(f"  place in the queue: {explanation.position}")
+        click.echo(f"  priority: {_importance(explanation)}")
+    if explanation.start_ms:
+        click.echo(f"  not before: {text.moment(explanation.start_ms)}")
     for what, wanted, free in explanation.shortfall:
         has = f"{text.amount(what, free)} free"
         click.echo(f"  {text.resource(what)}: wants {text.amount(what, wanted)}, {has}")
@@ -39,3 +42,17 @@ def _show(explanation: Explanation) -> None:
         click.echo(f"  waits for: {', '.join(explanation.waits_for)}")
     for remedy in explanation.remedies:
         click.echo(f"  what would help: {remedy}")
+
+
+def _importance(explanation: Explanation) -> str:
+    """What decides its place: `medium (counts as high), ada holds 25 % of the machine`."""
+    lifted = explanation.lifted
+    words = explanation.priority
+    if lifted and lifted != explanation.priority:
+        words += f" (counts as {lifted} by now)"
+    if explanation.is_shared:
+        words += ", borrowed, after the owner's work"
+    if explanation.share_milli is not None:
+        whose = explanation.project or explanation.user or "its user"
+        words += f"; {whose} holds {explanation.share_milli / 10:g} % of the machine"
+    return words

@@ -1,7 +1,7 @@
 """A job in the foreground: its bytes on our stdout and stderr, its end as ours.
 
-Lives here: copying both streams at once, Ctrl-C, a reader that has gone. Never here: options
-(`run`).
+Lives here: copying both streams at once, Ctrl-C, a reader that has gone or cannot take more. Never
+here: options (`run`).
 Invariant: nothing but the job's bytes reaches stdout.
 """
 
@@ -10,13 +10,12 @@ import select
 from typing import Final
 
 from distributed_grid.cli import outcome
-from distributed_grid.cli.interrupts import Interrupted, Interrupts
-from distributed_grid.cli.tell import tell
+from distributed_grid.cli.interrupts import Interrupts
+from distributed_grid.cli.tell import lose, tell
 from distributed_grid.client import calls
-from distributed_grid.client.blocking import Caller, Line
-from distributed_grid.client.exchange import Broken
+from distributed_grid.client.blocking import Caller, Line, Woken
 from distributed_grid.client.streams import Output
-from distributed_grid.errors import GridError, NoAgent
+from distributed_grid.errors import EXIT_GRID, GridError
 from distributed_grid.model.ids import JobId
 from distributed_grid.wire.api import JobView
 
@@ -32,38 +31,42 @@ class Left(Exception):
         super().__init__(code)
 
 
-def watch(agent: Caller, job: JobId, name: str) -> JobView:
+class Unwritable(Exception):
+    """Our stdout does not take what the job wrote."""
+
+    def __init__(self, error: OSError) -> None:
+        self.error = error
+        super().__init__(str(error))
+
+
+def watch(agent: Caller, job: JobId, name: str, interrupts: Interrupts) -> JobView:
     """Copy a job's output until it has ended; raises Left if a person or a reader leaves."""
     outputs = {
         STDOUT: Output(f"id:{job}", stream="stdout"),
         STDERR: Output(f"id:{job}", stream="stderr"),
     }
-    with Interrupts(raises=False) as interrupts:
-        while True:
-            try:
-                _copy(agent, outputs, interrupts)
-                return agent.run(calls.wait(f"id:{job}"))
-            except Interrupted:
-                pass
-            except BrokenPipeError:
-                agent.run(calls.cancel(f"id:{job}"))
-                raise Left(SIGPIPE_CODE) from None
+    while True:
+        try:
+            _copy(agent, outputs, interrupts)
+            return agent.run(calls.wait(f"id:{job}"))
+        except Woken:
             leave_or_go_on(agent, job, name, interrupts)
+        except Unwritable as unwritable:
+            raise left_unwritten(agent, job, name, unwritable) from None
 
 
-def wait(agent: Caller, job: JobId, name: str) -> JobView:
+def wait(agent: Caller, job: JobId, name: str, interrupts: Interrupts) -> JobView:
     """Wait without output until a job has ended."""
-    with Interrupts(raises=True) as interrupts:
-        while True:
-            try:
-                return agent.run(calls.wait(f"id:{job}"))
-            except Interrupted:
-                leave_or_go_on(agent, job, name, interrupts)
+    while True:
+        try:
+            return agent.run(calls.wait(f"id:{job}"))
+        except Woken:
+            leave_or_go_on(agent, job, name, interrupts)
 
 
 def leave_or_go_on(agent: Caller, job: JobId, name: str, interrupts: Interrupts) -> None:
     """Ask what a signal means; raises Left unless watching goes on."""
-    code = 128 + (interrupts.last or 2)
+    code = interrupts.code
     match interrupts.ask(name):
         case "go on":
             return
@@ -74,13 +77,26 @@ def leave_or_go_on(agent: Caller, job: JobId, name: str, interrupts: Interrupts)
     raise Left(code)
 
 
-def cancel(agent: Caller, job: JobId, name: str) -> None:
+def left_unwritten(agent: Caller, job: JobId, name: str, unwritable: Unwritable) -> Left:
+    """Nobody gets what the job writes: it is cancelled, as the pipe of a shell would end it."""
+    if isinstance(unwritable.error, BrokenPipeError):
+        cancel(agent, job, name, is_told=False)
+        return Left(SIGPIPE_CODE)
+    tell(f"grid: cannot write: {unwritable.error.strerror}. Make room, or write elsewhere.")
+    cancel(agent, job, name)
+    return Left(EXIT_GRID)
+
+
+def cancel(agent: Caller, job: JobId, name: str, *, is_told: bool = True) -> None:
     """Cancel a job, and say so; that it has just ended is no failure."""
     try:
-        agent.run(calls.cancel(f"id:{job}"))
-        tell(f"grid: job {name} ({job[:12]}) cancelled")
+        view = agent.run(calls.cancel(f"id:{job}"))
+        if is_told and view.state not in ("succeeded", "failed"):  # Else it was faster than we.
+            tell(f"grid: job {name} ({job[:12]}) cancelled")
     except GridError as error:
         tell(f"grid: {error}")
+    except Woken:  # One more signal: who is in such a hurry does not wait for the agent.
+        tell(f"grid: job {name} may go on: grid cancel {job}")
 
 
 class _Tap:
@@ -93,20 +109,17 @@ class _Tap:
         self._line: Line | None = None
 
     def open(self) -> None:
-        try:
-            self._line = self._agent.opened(self._output)
-        except Broken as error:
-            raise NoAgent(self._agent.path, why=str(error)) from error
+        self._line = self._agent.opened(self._output)
 
     def fileno(self) -> int:
         assert self._line is not None
         return self._line.fileno()
 
-    def pour(self) -> bool:
+    def pour(self, interrupts: Interrupts) -> bool:
         """Copy what is there; False when the stream is over."""
         self._line, found = self._agent.next_of(self._output, self._line)
         for data in found:
-            write_all(self._target, data)
+            pour(self._target, data, interrupts)
         return not self._output.is_over
 
     def close(self) -> None:
@@ -124,15 +137,27 @@ def _copy(agent: Caller, outputs: dict[int, Output], interrupts: Interrupts) -> 
         while taps:
             watched: list[_Tap | Interrupts] = [*taps, interrupts]
             ready, _, _ = select.select(watched, [], [])
+            if interrupts in ready:
+                raise Woken
             for tap in [tap for tap in taps if tap in ready]:
-                if not tap.pour():
+                if not tap.pour(interrupts):
                     tap.close()
                     taps.remove(tap)
-            if interrupts.last is not None:
-                raise Interrupted
     finally:
         for tap in taps:
             tap.close()
+
+
+def pour(target: int, data: bytes, interrupts: Interrupts) -> None:
+    """Write a job's bytes to our stdout or stderr; a stderr that takes none costs only these."""
+    try:
+        with interrupts.writing():
+            write_all(target, data)
+    except OSError as error:
+        if target == STDERR and not os.path.sameopenfile(STDOUT, STDERR):
+            lose(STDERR)
+        else:
+            raise Unwritable(error) from error
 
 
 def write_all(target: int, data: bytes) -> None:

@@ -51,19 +51,62 @@ logging:
 # Hardware that is not there, for demos and tests. It is granted, never oversold, and marked.
 # pretend: {cpus: 16, memory: 64GiB, gpus: [{model: RTX4090, count: 2}]}
 
-# Lending to others. Read and checked; used in a later version.
+# Lending to others what is idle: docs/concepts/lending.md tells what each word means.
 resource_sharing:
   enabled: true
+  # offload_only, share_and_offload or dynamic_balancing
+  # mode: dynamic_balancing
+  # conservative, balanced, aggressive or predictive
+  # policy: balanced
   check_interval: 60  # seconds
   offer_expiry: 300  # seconds
   max_offers_per_node: 5
+  # Between two looks while something is lent; in seconds.
+  # monitoring_interval_seconds: 10
+  # A loan ends after so long. Default: when the job ends.
+  # allocation_timeout_minutes: 10
   thresholds:
     gpu_utilization_max: 20.0  # a GPU is lent below 20 % utilisation
-    gpu_memory_min_mb: 1024.0  # and with at least 1 GB of its memory free
+    gpu_memory_min_mb: 1024.0  # and with more than 1 GB of its memory free
     memory_percent_max: 50.0  # memory is lent below 50 % in use
-    memory_min_gb: 2.0  # and with at least 2 GB free
+    memory_min_gb: 2.0  # and with more than 2 GB free
     cpu_percent_max: 30.0  # cores are lent below 30 % utilisation
-    cpu_min_cores: 1.0  # and with at least one free
+    cpu_min_cores: 1.0  # and with more than one free
+    # Your own use above the high number makes borrowed work give way, until below the low one.
+    # cpu_pressure_high: 0.8
+    # cpu_pressure_low: 0.3
+    # memory_pressure_high: 0.8
+    # memory_pressure_low: 0.3
+    # gpu_pressure_high: 0.8
+    # gpu_pressure_low: 0.3
+  # Never lent, whatever is idle.
+  reserve:
+    # cpus: 0
+    # memory: 1GiB
+    # gpus: 0
+  # When lending is open, local time; `days` are those on which it begins. Default: always.
+  # hours: "22:00-07:00"
+  # days: mon-fri
+  # Lent on battery from this level; 101: only on mains.
+  # battery_min_percent: 101
+  # Nothing is lent from this temperature, in degrees Celsius.
+  # temperature_max: 85
+  # So long no key and no terminal was touched. Default: as the policy has it.
+  # quiet: 2m
+  # What borrowed work does when you come back: suspend, stop or ignore.
+  # yield: suspend
+  # Suspended for so long it is stopped and waits again. Default: as the policy has it.
+  # suspended_max: 10m
+  # May borrowers preempt each other, and may borrowed work refuse to give way?
+  # allow_urgent: false
+  # allow_no_preempt: false
+
+# Who gets how much when not everybody can run at once; whoever is not named weighs 1.
+fair_share:
+  # users: {}
+  # projects: {}
+  # Each such time of waiting lifts a job one class.
+  # ageing: 1h
 """
 
 

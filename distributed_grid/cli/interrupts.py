@@ -1,32 +1,35 @@
-"""Ctrl-C while a job runs: noticed at a safe moment, then a person is asked.
+"""Ctrl-C while a job is submitted and runs: noticed at a safe moment, then a person is asked.
 
 Lives here: signals, and the question. Never here: cancelling (`foreground`).
-Invariant: a signal never tears a write in two, unless a second one says so.
+Invariant: a handler does not raise, so that no encoder, answer or write is torn; only out of a
+write that does not end, and only at the second signal.
 """
 
+import contextlib
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Any, Final, Literal, Self
 
 from distributed_grid.cli.tell import tell
+from distributed_grid.client.blocking import Woken
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # SIGHUP: the terminal closed.
 Choice = Literal["cancel", "detach", "go on"]
 
 
-class Interrupted(KeyboardInterrupt):
-    """A signal came where waiting could not be left in another way."""
-
-
 class Interrupts:
-    """Catches signals. With `raises` at once, else a byte arrives at `fileno`, for select."""
+    """Catches signals: a byte arrives at `fileno`, for select and for a Caller that waits."""
 
-    def __init__(self, *, raises: bool) -> None:
-        self._raises = raises
+    def __init__(self) -> None:
         self._previous: dict[signal.Signals, Any] = {}
         self._read_end, self._write_end = os.pipe()
+        os.set_blocking(self._read_end, False)
+        os.set_blocking(self._write_end, False)  # Full is as good as one byte.
+        self._is_held = False
+        self._is_writing = False
         self.last: int | None = None  # The signal that is not answered yet.
 
     def __enter__(self) -> Self:
@@ -51,14 +54,41 @@ class Interrupts:
         """Readable when a signal came."""
         return self._read_end
 
+    def has_come(self) -> bool:
+        """Whether there is a signal to answer."""
+        return self.last is not None
+
+    @property
+    def code(self) -> int:
+        """The exit code of who leaves because of a signal."""
+        return 128 + (self.last or signal.SIGINT)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """For a question whose answer must be known: the first signal waits for it, in `last`."""
+        self._is_held = True
+        try:
+            yield
+        finally:
+            self._is_held = False
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """For a write to somebody who may never read: the second signal leaves it."""
+        self._is_writing = True
+        try:
+            yield
+        finally:
+            self._is_writing = False
+
     def ask(self, name: str) -> Choice:
         """What shall become of the job; without a terminal there is nobody to ask."""
         is_asked = self.last == signal.SIGINT and sys.stdin.isatty() and sys.stderr.isatty()
         choice = self._answer(name) if is_asked else "cancel"
+        with contextlib.suppress(BlockingIOError):  # From here on, one more wakes again.
+            os.read(self._read_end, 1 << 16)
         if choice == "go on":
             self.last = None
-            os.set_blocking(self._read_end, False)
-            os.read(self._read_end, 512)
         return choice
 
     def _answer(self, name: str) -> Choice:
@@ -79,6 +109,8 @@ class Interrupts:
         del frame
         is_second = self.last is not None
         self.last = number
-        os.write(self._write_end, b"!")
-        if self._raises or is_second:
-            raise Interrupted
+        if is_second or not self._is_held:
+            with contextlib.suppress(BlockingIOError):
+                os.write(self._write_end, b"!")
+        if is_second and self._is_writing:
+            raise Woken

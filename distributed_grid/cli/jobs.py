@@ -11,10 +11,11 @@ import click
 
 from distributed_grid.cli import text
 from distributed_grid.cli.agent import caller, data_dir_option, json_option, print_json
-from distributed_grid.client import calls
+from distributed_grid.client import calls, sharing_calls
 from distributed_grid.client.blocking import Caller
-from distributed_grid.model import milli
+from distributed_grid.model import duration, milli
 from distributed_grid.wire.api import JOBS_MAX, Jobs, JobView
+from distributed_grid.wire.sharing import Queue, QueueEntry
 
 STATES: Final = ("waiting", "running", "succeeded", "failed", "cancelled", "lost", "skipped")
 REFRESH_S: Final = 1.0
@@ -32,10 +33,18 @@ _COLOURS: Final = {"running": "cyan", "succeeded": "green", "failed": "red", "lo
     "--limit", type=click.IntRange(1, JOBS_MAX), default=50, show_default=True, help="At most."
 )
 @click.option("--watch", is_flag=True, help="Show it again each second, until Ctrl-C.")
+@click.option("--queue", is_flag=True, help="Those that wait, in the order of service.")
 @json_option
 @data_dir_option
-def command(*, watch: bool, as_json: bool, data_dir: str | None, **filters: Any) -> None:
+def command(
+    *, watch: bool, queue: bool, as_json: bool, data_dir: str | None, **filters: Any
+) -> None:
     """List jobs, newest first."""
+    if queue:
+        _refuse_filters(watch=watch, **filters)
+        with caller(data_dir) as agent:
+            _show_queue(agent.run(sharing_calls.queue(limit=filters["limit"])), as_json=as_json)
+        return
     wanted: dict[str, Any] = {key: value or "" for key, value in filters.items()}
     with caller(data_dir) as agent:
         if watch:
@@ -62,6 +71,43 @@ def _watch(agent: Caller, wanted: dict[str, Any], *, as_json: bool) -> NoReturn:
             _show(page, as_json=as_json)
         before = page
         time.sleep(REFRESH_S)
+
+
+def _refuse_filters(**told: Any) -> None:
+    for name in ("watch", "state", "name", "user"):
+        if told[name]:
+            raise click.UsageError(f"--queue shows all that wait: leave out --{name}")
+
+
+def _show_queue(queue: Queue, *, as_json: bool) -> None:
+    if as_json:
+        print_json(queue)
+        return
+    if not queue.entries:
+        click.echo("grid: nothing waits", err=True)
+        return
+    from distributed_grid.cli import render
+
+    columns = ["#", "id", "name", "priority", "user", "project", "share#", "waited#", "waits for"]
+    rows = [_queue_row(entry) for entry in queue.entries]
+    render.out().print(render.table("", columns, rows))
+    if queue.total > len(queue.entries):
+        click.echo(f"grid: {queue.total} wait; see --limit", err=True)
+
+
+def _queue_row(entry: QueueEntry) -> list[str]:
+    lifted = f" → {entry.lifted}" if entry.lifted != entry.priority else ""
+    return [
+        str(entry.position),
+        entry.id[:12],
+        entry.name,
+        f"{entry.priority}{lifted}{', borrowed' if entry.is_shared else ''}",
+        entry.user,
+        entry.project,
+        f"{entry.share_milli / 10:g} %",
+        duration.text(entry.waited_ms // 1_000 * 1_000),
+        entry.waits or "its turn",
+    ]
 
 
 def _show(page: Jobs, *, as_json: bool) -> None:

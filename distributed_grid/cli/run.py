@@ -10,6 +10,7 @@ import click
 
 from distributed_grid.cli import running
 from distributed_grid.cli.agent import data_dir_option, job_names, json_option
+from distributed_grid.cli.importance_options import importance_options, priority_option
 
 
 @click.command("run", context_settings={"allow_interspersed_args": False})
@@ -50,6 +51,8 @@ from distributed_grid.cli.agent import data_dir_option, job_names, json_option
 @click.option("--detach", "-d", is_flag=True, help="Print the id, and do not wait.")
 @click.option("--stream", is_flag=True, help="Of an array: its lines, each after its index.")
 @click.option("--wait-for-capacity", is_flag=True, help="Accept more than there is, and wait.")
+@priority_option("--priority")
+@importance_options
 @json_option
 @data_dir_option
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="CMD...")

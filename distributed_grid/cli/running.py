@@ -7,17 +7,21 @@ Nothing heavy is imported before it is needed, click neither: a test asserts it.
 """
 
 import os
+from typing import Any
 
 import msgspec
 
 from distributed_grid.cli import foreground, outcome
 from distributed_grid.cli.agent import caller, print_json
-from distributed_grid.cli.tell import tell
+from distributed_grid.cli.interrupts import Interrupts
+from distributed_grid.cli.tell import lose, sentence, tell
 from distributed_grid.client import calls, environment
-from distributed_grid.client.blocking import Caller
-from distributed_grid.client.specification import Wishes, specification
-from distributed_grid.errors import EXIT_GRID, BadInput, BadValue, GridError
+from distributed_grid.client.blocking import Caller, Woken
+from distributed_grid.client.calls import Call
+from distributed_grid.client.specification import Wishes, resource_pair, specification
+from distributed_grid.errors import EXIT_GRID, BadInput, GridError, NoAgent
 from distributed_grid.model.job import JobSpec
+from distributed_grid.wire.api import JobView
 
 ENV_FILE_BYTES_MAX = 1 << 20  # Linux itself takes 2 MiB of environment and arguments.
 
@@ -45,57 +49,110 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     detach: bool = False
     stream: bool = False
     wait_for_capacity: bool = False
+    priority: str = "medium"
+    project: str = ""
+    preempt_signal: str | None = None
+    preempt_grace: str | None = None
+    on_preempt: str | None = None
+    no_preempt: bool = False
+    start_at: str | None = None
+    deadline: str | None = None
+    booking: str = ""
     as_json: bool = False
     data_dir: str | None = None
 
 
 def run(told: Told) -> int:
     """Run it, and give the exit code."""
-    with caller(told.data_dir) as agent:
+    with (
+        Interrupts() as interrupts,
+        caller(told.data_dir, wake_fd=interrupts.fileno()) as agent,
+    ):
         spec = specification(" ".join(told.words) if told.shell else told.words, _wishes(told))
         try:
-            spec = _submitted(agent, spec, told.after)
-        except GridError as error:
-            return _refused(spec, error, as_json=told.as_json)
-        try:
-            return _watched(agent, spec, told)
+            spec = msgspec.structs.replace(spec, after=agent.run(calls.resolved(told.after)))
+            submit(agent, calls.submit([spec]), spec, interrupts)
         except foreground.Left as left:
             return left.code
+        except Woken:  # Nothing was submitted yet.
+            return interrupts.code
         except GridError as error:
-            # The job is safe with the agent; only our view of it is gone.
-            tell(f"grid: {error} The job goes on: grid wait {spec.id}")
-            return EXIT_GRID
+            return refused(spec, error, as_json=told.as_json)
+        try:
+            return _watched(agent, spec, told, interrupts)
+        except foreground.Left as left:
+            return left.code
+        except (GridError, OSError) as error:
+            return lost_sight(spec, error)
 
 
-def _submitted(agent: Caller, spec: JobSpec, after: tuple[str, ...]) -> JobSpec:
-    waits_for = agent.run(calls.resolved(after))
-    spec = msgspec.structs.replace(spec, after=waits_for)
-    agent.run(calls.submit([spec]))
-    return spec
+def submit(agent: Caller, call: Call[object], spec: JobSpec, interrupts: Interrupts) -> None:
+    """Submit a job; raises Left if a signal came, and then says what may run all the same."""
+    if interrupts.has_come():
+        raise foreground.Left(interrupts.code)
+    hint = f"Job {spec.name} may have been accepted: grid cancel {spec.id}"
+    try:
+        with interrupts.held():
+            agent.run(call)
+    except Woken:  # The second signal, and no answer yet.
+        tell(f"grid: {hint}")
+        raise foreground.Left(interrupts.code) from None
+    except GridError as error:
+        if not interrupts.has_come():
+            raise
+        tell(f"grid: {error} {hint}" if isinstance(error, NoAgent) else f"grid: {error}")
+        raise foreground.Left(interrupts.code) from None
+    if interrupts.has_come():
+        foreground.leave_or_go_on(agent, spec.id, spec.name, interrupts)
 
 
-def _watched(agent: Caller, spec: JobSpec, told: Told) -> int:
-    """Whatever was asked for between submitting and the exit code."""
-    if told.detach:
-        if told.as_json:
-            print_json(agent.run(calls.job(f"id:{spec.id}")))
+def lost_sight(spec: JobSpec, error: GridError | OSError) -> int:
+    """The job is safe with the agent; only our view of it is gone."""
+    why = str(error) if isinstance(error, GridError) else sentence(error)
+    tell(f"grid: {why} The job goes on: grid wait {spec.id}")
+    return EXIT_GRID
+
+
+def print_all(value: Any) -> None:
+    """An id, or a value as JSON, on stdout and out of our hands; an OSError if it cannot be."""
+    try:
+        if isinstance(value, str):
+            print(value, flush=True)  # noqa: T201  (what the command gives)
         else:
-            print(spec.id)  # noqa: T201  (what the command gives)
-        return 0
-    if told.as_json:
-        view = foreground.wait(agent, spec.id, spec.name)
-        print_json(view)
-    elif spec.array is not None:
-        from distributed_grid.cli import array_progress
+            print_json(value)
+    except OSError:
+        lose(foreground.STDOUT)
+        raise
 
-        view = array_progress.watch(agent, spec, stream=told.stream)
-    else:
-        view = foreground.watch(agent, spec.id, spec.name)
+
+def ended_as_json(view: JobView) -> int:
+    """Print a job that has ended, and give its exit code; 125 if nobody could read it."""
+    try:
+        print_all(view)
+    except OSError as error:
+        tell(f"grid: {sentence(error)}")
+        return EXIT_GRID
     return foreground.finish(view)
 
 
-def _refused(spec: JobSpec, error: GridError, *, as_json: bool) -> int:
-    """A job that was not accepted: 125, unless the request itself was wrong."""
+def _watched(agent: Caller, spec: JobSpec, told: Told, interrupts: Interrupts) -> int:
+    """Whatever was asked for between submitting and the exit code."""
+    if told.detach:
+        print_all(agent.run(calls.job(f"id:{spec.id}")) if told.as_json else spec.id)
+        return 0
+    if told.as_json:
+        return ended_as_json(foreground.wait(agent, spec.id, spec.name, interrupts))
+    if spec.array is not None:
+        from distributed_grid.cli import array_progress
+
+        view = array_progress.watch(agent, spec, interrupts, stream=told.stream)
+    else:
+        view = foreground.watch(agent, spec.id, spec.name, interrupts)
+    return foreground.finish(view)
+
+
+def refused(spec: JobSpec, error: GridError, *, as_json: bool) -> int:
+    """Tell of a job that was not accepted: 125, unless the request itself was wrong."""
     tell(f"grid: {error}")
     code = outcome.code_of(error)
     if as_json:
@@ -116,7 +173,7 @@ def _wishes(told: Told) -> Wishes:
         memory=told.memory,
         storage=told.storage,
         gpus=told.gpus,
-        resources=dict(_pair(word) for word in told.resources),
+        resources=dict(resource_pair(word) for word in told.resources),
         env=env,
         cwd=told.cwd,
         array=told.array,
@@ -125,14 +182,16 @@ def _wishes(told: Told) -> Wishes:
         timeout=told.timeout,
         image=told.image,
         wait_for_capacity=told.wait_for_capacity,
+        priority=told.priority,
+        project=told.project,
+        preempt_signal=told.preempt_signal,
+        preempt_grace=told.preempt_grace,
+        on_preempt=told.on_preempt,
+        no_preempt=told.no_preempt,
+        start_at=told.start_at,
+        deadline=told.deadline,
+        booking=told.booking,
     )
-
-
-def _pair(word: str) -> tuple[str, str]:
-    kind, equals, amount = word.partition("=")
-    if not equals:
-        raise BadValue(word, expected="KIND=N", remedy="Write --resource tpu=4")
-    return kind, amount
 
 
 def _text(file: str) -> str:

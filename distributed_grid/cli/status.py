@@ -1,12 +1,17 @@
 """`grid status`: this node in one glance."""
 
+from typing import Any
+
 import click
+import msgspec
 
 from distributed_grid.cli import text
 from distributed_grid.cli.agent import caller, data_dir_option, json_option, print_json
-from distributed_grid.client import calls
+from distributed_grid.client import calls, sharing_calls
+from distributed_grid.client.borrowing import not_joined
 from distributed_grid.model import bytesize, milli
 from distributed_grid.wire.api import NodeStatus
+from distributed_grid.wire.sharing import SharingStatus
 
 
 @click.command("status")
@@ -16,10 +21,21 @@ def command(*, as_json: bool, data_dir: str | None) -> None:
     """Show this node: what it has, what is free, what runs."""
     with caller(data_dir) as agent:
         status = agent.run(calls.status())
+        sharing = agent.run(sharing_calls.sharing())
     if as_json:
-        print_json(status)
+        print_json(_whole(status, sharing))
     else:
         _show(status)
+        for name in sharing.not_joined:
+            click.echo(f"{name}: {not_joined(name)}")
+
+
+def _whole(status: NodeStatus, sharing: SharingStatus) -> dict[str, Any]:
+    """This node, and beside it the fields of a cluster that programs of seed 003 read."""
+    from distributed_grid.client.status_dicts import cluster_status
+
+    cluster = cluster_status(status, sharing, now_ms=text.now_ms())
+    return {**cluster, **msgspec.to_builtins(status)}
 
 
 def _show(status: NodeStatus) -> None:

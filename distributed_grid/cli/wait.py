@@ -8,10 +8,12 @@ from distributed_grid.cli.agent import (
     data_dir_option,
     job_argument,
     json_option,
-    print_json,
 )
+from distributed_grid.cli.interrupts import Interrupts
+from distributed_grid.cli.running import print_all
+from distributed_grid.cli.tell import tell
 from distributed_grid.client import calls
-from distributed_grid.client.blocking import Caller
+from distributed_grid.client.blocking import Caller, Woken
 from distributed_grid.errors import GridError
 from distributed_grid.model import duration
 from distributed_grid.wire.api import ENDED, JobView
@@ -38,14 +40,17 @@ def command(
     there is no such job, or no agent answers.
     """
     timeout_ms = None if timeout is None else duration.parse(timeout)
-    try:
-        with caller(data_dir) as agent:
-            views = _waited(agent, words, timeout_ms)
-    except GridError as error:
-        click.echo(f"grid: {error}", err=True)
-        ctx.exit(outcome.code_of(error))
+    with Interrupts() as interrupts:
+        try:
+            with caller(data_dir, wake_fd=interrupts.fileno()) as agent:
+                views = _waited(agent, words, timeout_ms)
+        except Woken:
+            ctx.exit(interrupts.code)
+        except GridError as error:
+            tell(f"grid: {error}")
+            ctx.exit(outcome.code_of(error))
     if as_json:
-        print_json(views[0] if len(views) == 1 else views)
+        print_all(views[0] if len(views) == 1 else views)
     codes = [_told(view) for view in views]
     ctx.exit(next((code for code in codes if code), 0))
 
@@ -60,6 +65,6 @@ def _waited(agent: Caller, words: tuple[str, ...], timeout_ms: int | None) -> li
 
 def _told(view: JobView) -> int:
     if view.state not in ENDED:
-        click.echo(f"grid: job {view.name} ({view.id[:12]}) is still {view.state}", err=True)
+        tell(f"grid: job {view.name} ({view.id[:12]}) is still {view.state}")
         return outcome.EXIT_NOT_IN_TIME
     return foreground.finish(view)

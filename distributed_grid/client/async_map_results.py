@@ -13,9 +13,9 @@ from typing import Any, Self, TypeVar
 
 from distributed_grid.client import map_calls
 from distributed_grid.client.awaiting import AsyncCaller, AsyncLine
-from distributed_grid.client.blocking import RETRY_S
 from distributed_grid.client.map_pools import AWAY_S, SURVIVED, HeldPool, IdlePools, Results
 from distributed_grid.client.mapping import Mapping
+from distributed_grid.client.patience import RETRY_S
 from distributed_grid.errors import GridError
 
 R = TypeVar("R")
@@ -44,6 +44,7 @@ class AsyncPools(IdlePools[AsyncLine]):
 
     async def close(self) -> None:
         """End them all, and the maps that are not done."""
+        self.forget_others()
         for results in list(self.active):
             await results.close()
         for held in self.emptied():

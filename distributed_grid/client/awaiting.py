@@ -1,6 +1,6 @@
 """Calls and streams driven by asyncio: the twin of `blocking`, line for line where it can be.
 
-Lives here: connecting, timeouts, one patient reconnect, a few connections shared by many tasks.
+Lives here: connecting, timeouts, patient reconnects, a few connections shared by many tasks.
 Invariant: every wait has a deadline; what goes wrong with the connection is a NoAgent.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from typing import Final, TypeVar
 
 from distributed_grid.client import door
-from distributed_grid.client.blocking import ANSWER_S, COMING_S, RESTART_S, RETRY_S
+from distributed_grid.client.blocking import ANSWER_S, COMING_S
 from distributed_grid.client.calls import Call
 from distributed_grid.client.exchange import (
     READ_BYTES,
@@ -21,6 +21,7 @@ from distributed_grid.client.exchange import (
     Request,
     Response,
 )
+from distributed_grid.client.patience import RETRY_S, Patience
 from distributed_grid.client.streams import Stream
 from distributed_grid.errors import NoAgent
 
@@ -33,14 +34,19 @@ class AsyncLine:
     """One connection, one conversation."""
 
     def __init__(
-        self, path: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self,
+        path: str,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        patience: Patience,
     ) -> None:
         self._path, self._reader, self._writer = path, reader, writer
         self._exchange = Exchange()
         self._limit_s = ANSWER_S
+        self.patience = patience
 
     @classmethod
-    async def connected(cls, path: str) -> "AsyncLine":
+    async def connected(cls, path: str, patience: Patience | None = None) -> "AsyncLine":
         """A new connection."""
         try:
             async with asyncio.timeout(ANSWER_S):
@@ -51,10 +57,11 @@ class AsyncLine:
             raise NoAgent(path, why="the socket is stale") from None
         except OSError as error:
             raise NoAgent(path, why=error.strerror or str(error)) from error
-        return cls(path, reader, writer)
+        return cls(path, reader, writer, patience or Patience())
 
     async def ask(self, request: Request, *, answer_s: float = ANSWER_S) -> None:
         """Send a request."""
+        self.patience.tries(time.monotonic())
         self._limit_s = answer_s + request.wait_ms / 1_000
         try:
             async with asyncio.timeout(self._limit_s):
@@ -111,30 +118,30 @@ class AsyncCaller:
     async def stream(self, stream: Stream[T]) -> AsyncIterator[T]:
         """What a stream says, on a connection of its own, over restarts of the agent."""
         async with self._room:
-            line = await self._line()
+            line = await self.opened(stream)
             try:
-                await line.ask(stream.request(), answer_s=self._answer_s)
                 while not stream.is_over:
                     try:
                         found = stream.feed(await line.hear())
-                    except Broken:
+                    except Broken as error:
                         line.close()
                         stream.begin_again()
-                        line = await self._patient_line()
-                        await line.ask(stream.request(), answer_s=self._answer_s)
+                        line = await self._opened_again(stream, line.patience, error)
                         continue
+                    if found:
+                        line.patience.begins_anew()
                     for item in found:
                         yield item
-            except Broken as error:
-                raise NoAgent(self.path, why=str(error)) from error
             finally:
                 line.close()
 
     async def opened(self, stream: Stream[T]) -> AsyncLine:
         """A new line on which the stream was asked for."""
         line = await self._line()
-        await line.ask(stream.request(), answer_s=self._answer_s)
-        return line
+        try:
+            return await self._asked(line, stream.request())
+        except Broken as error:
+            return await self._opened_again(stream, line.patience, error)
 
     async def close(self) -> None:
         """Hang up."""
@@ -146,28 +153,37 @@ class AsyncCaller:
     async def _answered(self, request: Request) -> Response:
         started = time.monotonic()
         async with self._room:
-            try:
-                response = await self._once(request, await self._fresh_line())
-            except Broken as error:
-                if not request.is_repeatable:
-                    raise NoAgent(self.path, why=str(error)) from error
+            line = await self._fresh_line()
+            while True:
                 try:
-                    response = await self._once(request, await self._patient_line())
-                except Broken as again:
-                    raise NoAgent(self.path, why=str(again)) from again
+                    response = await self._once(request, line)
+                    break
+                except Broken as error:
+                    if not request.is_repeatable:
+                        raise NoAgent(self.path, why=str(error)) from error
+                    line = await self._line_again(line.patience, error)
         return response._replace(took_ms=int((time.monotonic() - started) * 1_000))
 
     async def _once(self, request: Request, line: AsyncLine) -> Response:
+        await self._asked(line, request)
         try:
-            await line.ask(request, answer_s=self._answer_s)
             gathering = Gathering()
             while (response := gathering.add(await line.hear())) is None:
                 pass
         except BaseException:
             line.close()
             raise
+        line.patience.begins_anew()
         self._idle.append(line)
         return response
+
+    async def _asked(self, line: AsyncLine, request: Request) -> AsyncLine:
+        try:
+            await line.ask(request, answer_s=self._answer_s)
+        except BaseException:
+            line.close()
+            raise
+        return line
 
     async def _fresh_line(self) -> AsyncLine:
         while self._idle:
@@ -178,20 +194,32 @@ class AsyncCaller:
         return await self._line()
 
     async def _line(self) -> AsyncLine:
-        try:
-            return await AsyncLine.connected(self.path)
-        except NoAgent:
-            if not door.is_coming_back(self.path):
-                raise
-            return await self._patient_line(COMING_S)
-
-    async def _patient_line(self, patience_s: float = RESTART_S) -> AsyncLine:
-        """A connection to an agent that was there a moment ago."""
-        deadline = time.monotonic() + patience_s
+        deadline = time.monotonic() + COMING_S
         while True:
             try:
                 return await AsyncLine.connected(self.path)
             except NoAgent:
-                if time.monotonic() > deadline:
+                if time.monotonic() >= deadline or not door.is_coming_back(self.path):
                     raise
-                await asyncio.sleep(RETRY_S)
+            await asyncio.sleep(RETRY_S)
+
+    async def _opened_again(
+        self, stream: Stream[T], patience: Patience, error: Broken
+    ) -> AsyncLine:
+        while True:
+            line = await self._line_again(patience, error)
+            try:
+                return await self._asked(line, stream.request())
+            except Broken as again:
+                error = again
+
+    async def _line_again(self, patience: Patience, broken: Broken) -> AsyncLine:
+        """A connection to an agent that was there a moment ago."""
+        failure = NoAgent(self.path, why=str(broken))
+        while not patience.is_over(time.monotonic(), has_keeper=door.is_coming_back(self.path)):
+            await asyncio.sleep(RETRY_S)
+            try:
+                return await AsyncLine.connected(self.path, patience)
+            except NoAgent as error:
+                failure = error
+        raise failure from broken

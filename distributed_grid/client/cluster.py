@@ -76,7 +76,10 @@ Job = JobHandle | JobView | str  # A handle, a view, or a word: id, name, prefix
 
 
 class Cluster:
-    """The way to the agent of this machine. One thread at a time."""
+    """The way to the agent of this machine, for any number of threads, also after a fork.
+
+    The results of one map, and one `follow`, belong to one thread.
+    """
 
     def __init__(self, socket: str, *, answer_s: float = ANSWER_S) -> None:
         self.socket = socket  # Of the agent.

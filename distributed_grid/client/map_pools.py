@@ -6,6 +6,7 @@ Invariant: at most `POOLS_MAX` pools are kept that no map uses.
 """
 
 import contextlib
+import os
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Generic, Protocol, TypeVar
@@ -60,14 +61,23 @@ class IdlePools(Generic[L]):
         self.path = path  # Of the agent's socket.
         self.active: weakref.WeakSet[Any] = weakref.WeakSet()  # Maps that are not done.
         self._idle: dict[bytes, HeldPool[L]] = {}
+        self._pid = os.getpid()
 
     def begin(
         self, function: Callable[[Any], Any], wishes: WorkerWishes, plan: Plan
     ) -> tuple[HeldPool[L], Mapping]:
         """A new map, and a pool of its kind: perhaps with warm workers."""
+        self.forget_others()
         spec = worker_spec(function, wishes, socket=self.path)
         held = self._idle.pop(worker_key(spec), None) or HeldPool(WorkerPool(spec))
         return held, Mapping(held.pool, function, plan=plan, name=spec.name)
+
+    def forget_others(self) -> None:
+        """After a fork, what was begun before it is the parent's: to use, and to end."""
+        if self._pid != os.getpid():
+            self._pid = os.getpid()
+            self._idle.clear()
+            self.active.clear()
 
     def kept(self, held: HeldPool[L]) -> Iterator[HeldPool[L]]:
         """Keep a pool whose map is done; gives those for which there is no room, to be ended."""

@@ -12,9 +12,10 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from distributed_grid.client import map_calls
-from distributed_grid.client.blocking import RETRY_S, Caller, Line
+from distributed_grid.client.blocking import Caller, Line
 from distributed_grid.client.map_pools import AWAY_S, SURVIVED, HeldPool, IdlePools, Results
 from distributed_grid.client.mapping import Mapping
+from distributed_grid.client.patience import RETRY_S
 from distributed_grid.errors import GridError
 
 R = TypeVar("R")
@@ -43,6 +44,7 @@ class Pools(IdlePools[Line]):
 
     def close(self) -> None:
         """End them all, and the maps that are not done."""
+        self.forget_others()
         for results in list(self.active):
             results.close()
         for held in self.emptied():

@@ -11,12 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any, Final, TypedDict, TypeVar
 
-from distributed_grid.client import environment
+from distributed_grid.client import environment, importance
+from distributed_grid.client.importance import Moment
 from distributed_grid.errors import BadValue, UnknownName
 from distributed_grid.model import bytesize, duration, milli
 from distributed_grid.model.gpus import ANY, GPUS_MAX, GpuRequest, canonical_model
 from distributed_grid.model.ids import JobId, job_id
-from distributed_grid.model.job import After, Array, JobSpec, Work
+from distributed_grid.model.job import NOWHERE, After, Array, JobSpec, Preempt, Where, Work
+from distributed_grid.model.priority import priority
 from distributed_grid.model.resources import Request, custom_kind, sorted_amounts
 
 NAME_CHARACTERS_MAX: Final = 253  # As long as a host name may be.
@@ -52,6 +54,18 @@ class Wishes(TypedDict, total=False):
     image: str  # A container image; empty: a plain process.
     wait_for_capacity: bool  # False.
     id: str | None  # Made, unless told.
+    priority: str  # urgent, high, medium, low; normal and critical are understood.
+    project: str  # Beside the user, whose share it counts for.
+    shared: bool  # True: on what the owner offers only.
+    preferred_nodes: Sequence[str]  # Names; there if possible.
+    strict_nodes: bool  # True: nowhere else.
+    preempt_signal: int | str | None  # SIGTERM: the warning before it gives way.
+    preempt_grace: float | str | None  # Seconds, or "30s", from the warning to the end.
+    on_preempt: Command | None  # Run when it is warned, to save its state.
+    no_preempt: bool  # True: never stopped for others; borrowed work needs permission.
+    start_at: Moment | None  # Not before.
+    deadline: Moment | None  # Ended by then, one way or the other.
+    booking: str  # The name of the booking it may use.
 
 
 def specification(command: Command, wishes: Wishes, *, after: tuple[After, ...] = ()) -> JobSpec:
@@ -60,10 +74,11 @@ def specification(command: Command, wishes: Wishes, *, after: tuple[After, ...] 
     _refuse_unknown(wishes)
     told = wishes.get("id")
     array = wishes.get("array")
+    start_ms, deadline_ms = importance.window(wishes.get("start_at"), wishes.get("deadline"))
     return JobSpec(
         id=new_id() if told is None else job_id(told),
         name=_name(wishes.get("name"), command),
-        request=_request(wishes),
+        request=request_of(wishes),
         work=Work(
             argv=argv,
             cwd=_directory(wishes.get("cwd")),
@@ -76,7 +91,16 @@ def specification(command: Command, wishes: Wishes, *, after: tuple[After, ...] 
         retries=_count(wishes.get("retries", 0), "retries"),
         losses_max=_count(wishes.get("max_losses", 3), "max_losses"),
         wait_for_capacity=_choice(wishes.get("wait_for_capacity", False), "wait_for_capacity"),
-        user=_user(),
+        user=user_name(),
+        priority=priority(wishes.get("priority", "medium")),
+        project=importance.word(wishes.get("project", ""), "project"),
+        is_shared=_choice(wishes.get("shared", False), "shared"),
+        require=_nodes(wishes, strict=True),
+        prefer=_nodes(wishes, strict=False),
+        preempt=_preempt(wishes),
+        start_ms=start_ms,
+        deadline_ms=deadline_ms,
+        booking=importance.word(wishes.get("booking", ""), "booking"),
     )
 
 
@@ -96,7 +120,7 @@ def argv_of(command: Command) -> tuple[str, ...]:
         raise BadValue(
             command,
             expected="a command",
-            remedy='Write ["python", "train.py"] or text',
+            remedy="Give a command and its words, such as: python train.py",
             field="command",
         )
     for word in words:
@@ -160,7 +184,16 @@ def gpus_of(value: float | str | None) -> GpuRequest | None:
     return GpuRequest(milli=share, model=canonical_model(model) if named else ANY)
 
 
-def _request(wishes: Wishes) -> Request:
+def resource_pair(word: str) -> tuple[str, str]:
+    """`tpu=4` is four of the kind tpu."""
+    kind, equals, amount = word.partition("=")
+    if not equals:
+        raise BadValue(word, expected="KIND=N", remedy="Write --resource tpu=4")
+    return kind, amount
+
+
+def request_of(wishes: Wishes) -> Request:
+    """What these words ask of a node."""
     kinds = _pairs(wishes.get("resources"), "resources")
     custom = {
         custom_kind(kind): _meant("resources", partial(milli.parse, what=kind), amount)
@@ -173,6 +206,23 @@ def _request(wishes: Wishes) -> Request:
         storage_bytes=_meant("storage", bytesize.parse, wishes.get("storage", 0)),
         gpus=_meant("gpus", gpus_of, wishes.get("gpus")),
         custom=sorted_amounts(custom),
+    )
+
+
+def _nodes(wishes: Wishes, *, strict: bool) -> Where:
+    nodes = wishes.get("preferred_nodes") or ()
+    if not nodes or wishes.get("strict_nodes", False) != strict:
+        return NOWHERE
+    return Where(nodes=tuple(sorted({importance.word(node, "node") for node in nodes})))
+
+
+def _preempt(wishes: Wishes) -> Preempt:
+    command = wishes.get("on_preempt")
+    return Preempt(
+        signal=importance.signal_of(wishes.get("preempt_signal")),
+        grace_ms=importance.grace_ms(wishes.get("preempt_grace")),
+        command=() if command is None else argv_of(command),
+        is_forbidden=wishes.get("no_preempt", False),
     )
 
 
@@ -276,7 +326,8 @@ def _refuse_unknown(wishes: Wishes) -> None:
         raise UnknownName("wish", min(unknown), known=sorted(Wishes.__annotations__))
 
 
-def _user() -> str:
+def user_name() -> str:
+    """Who submits."""
     return _user_name(os.getuid())
 
 

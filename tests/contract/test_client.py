@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 import distributed_grid
+from distributed_grid.client import patience
 from distributed_grid.client.exchange import BadAnswer, Gathering
 from distributed_grid.errors import Ambiguous, Closed, GridError, NeverFits, NoAgent, NotFound
 from tests.agent_stand_in import (
@@ -82,6 +83,11 @@ def client(request):
 @pytest.fixture
 def door(tmp_path) -> Path:
     return tmp_path / "agent.sock"
+
+
+def deaf(connection: socket.socket) -> None:
+    """Close before anything is read, as the backlog of a killed agent does: a reset."""
+    connection.recv(1)
 
 
 def ok(value: object) -> bytes:
@@ -189,10 +195,41 @@ def test_a_submission_repeats_the_same_id(client, door):
     assert heard[0] == heard[1]
 
 
-def test_an_agent_that_dies_each_time_is_no_agent(client, door):
-    with answering(door, hangs_up, hangs_up) as path, pytest.raises(NoAgent) as raised:
+def test_a_question_is_asked_until_somebody_lives_to_answer_it(client, door):
+    half = says(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{")
+    with answering(door, hangs_up, deaf, half, hangs_up, says(ok(a_view()))) as path:
+        assert client(path)("wait", "build") == a_view()
+
+
+@pytest.mark.parametrize("died", [hangs_up, says(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{")])
+def test_an_agent_that_dies_each_time_is_no_agent(client, door, died, monkeypatch):
+    monkeypatch.setattr(patience, "RESTART_S", 0.2)
+    with answering(door, *[died] * 1_000) as path, pytest.raises(NoAgent) as raised:
         client(path)("job", "build")
     assert "closed" in raised.value.why
+
+
+def test_an_agent_that_does_not_come_back_is_no_agent(client, door, monkeypatch):
+    monkeypatch.setattr(patience, "RESTART_S", 0.2)
+    with answering(door, hangs_up) as path, pytest.raises(NoAgent, match="stale"):
+        client(path)("job", "build")
+
+
+def test_each_crash_is_forgiven_by_itself(client, door, monkeypatch):
+    """A line that was opened in trouble is like any other once it brought an answer."""
+    monkeypatch.setattr(patience, "RESTART_S", 0.3)
+    later = threading.Event()
+
+    def answers_then_dies(connection: socket.socket) -> None:
+        read_request(connection)
+        connection.sendall(ok(a_view()))
+        read_request(connection)
+
+    with answering(door, hangs_up, answers_then_dies, says(ok(a_view()))) as path:
+        grid = client(path)
+        grid("job", "build")
+        later.wait(0.4)  # Longer than the patience of the first crash.
+        assert grid("job", "build") == a_view()
 
 
 def test_following_goes_on_where_it_was_when_the_agent_came_back(client, door):
@@ -211,6 +248,36 @@ def test_following_goes_on_where_it_was_when_the_agent_came_back(client, door):
         assert b"".join(client(path).all("follow", "build")) == b"abcde"
     assert b"offset" not in asked[0]
     assert b"offset=3" in asked[1]
+
+
+def test_following_goes_on_over_several_deaths_in_a_row(client, door):
+    asked = []
+    chunked = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+
+    def saying(said: bytes) -> Any:
+        def script(connection: socket.socket) -> None:
+            asked.append(read_request(connection))
+            connection.sendall(said)
+
+        return script
+
+    scripts = [
+        hangs_up,
+        deaf,
+        saying(chunked + b"6\r\nabc"),
+        hangs_up,
+        saying(chunked),
+        saying(chunked + b"2\r\nde\r\n0\r\n\r\n"),
+    ]
+    with answering(door, *scripts) as path:
+        assert b"".join(client(path).all("follow", "build")) == b"abcde"
+    assert [b"offset=3" in one for one in asked] == [False, True, True]
+
+
+def test_a_stream_that_dies_each_time_is_no_agent(client, door, monkeypatch):
+    monkeypatch.setattr(patience, "RESTART_S", 0.2)
+    with answering(door, *[hangs_up] * 1_000) as path, pytest.raises(NoAgent, match="closed"):
+        client(path).all("follow", "build")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Streams that are closed, full or cut: one line, no traceback, nobody else's bytes."""
 
+import json
 import subprocess
 
 import pytest
@@ -44,6 +45,69 @@ def test_a_full_device_is_told_in_one_line(agent, clean_env):
 
     assert done.returncode == 1
     assert done.stderr.startswith("grid: cannot write: ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("options", ["", "--array 0-1 --stream"])
+def test_a_full_stdout_cancels_the_job_and_is_125_with_the_reason(agent, clean_env, grid, options):
+    done = shell(f"grid run {options} -- sh -c 'echo one; sleep 60' > /dev/full", clean_env | agent)
+    (job,) = json.loads(grid("jobs", "--json", env=agent).stdout)
+
+    assert done.returncode == 125
+    assert "cannot write: No space left" in done.stderr
+    assert grid("wait", "--timeout", "20s", job["id"], env=agent).returncode == 125
+    assert json.loads(grid("job", job["id"], "--json", env=agent).stdout)["state"] == "cancelled"
+
+
+@pytest.mark.parametrize("options", ["--json", "--detach", "--detach --json"])
+def test_what_a_full_stdout_does_not_take_is_125_with_the_reason(agent, clean_env, options):
+    done = shell(f"grid run {options} -- sh -c 'exit 3' > /dev/full", clean_env | agent)
+
+    assert done.returncode == 125
+    assert done.stderr.startswith("grid: cannot write: No space left")
+    assert ("The job goes on: grid wait" in done.stderr) == ("--detach" in options)
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("grid run -- sh -c 'echo one >&2; echo two >&2; exit 3'", 3),
+        ("grid run -- no-such-command", 127),
+        ("grid run --array 0-1 --stream -- sh -c 'echo one >&2; exit 3'", 1),
+        ("grid wait nothing", 125),
+    ],
+)
+@pytest.mark.parametrize("target", ["/dev/full", "torn"])
+def test_a_stderr_that_takes_nothing_costs_only_the_words(agent, clean_env, line, code, target):
+    redirected = f"{line} 2> {target}"
+    if target == "torn":  # A pipe whose reader has gone before anything is written.
+        redirected = f"mkfifo torn; exec 4<> torn 5> torn 4>&-; {line} 2>&5"
+    done = subprocess.run(
+        ["sh", "-c", redirected],
+        env=clean_env | agent,
+        cwd=clean_env["HOME"],
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == code
+
+
+def test_a_reader_of_both_streams_that_leaves_ends_the_job(agent, clean_env, grid):
+    shell("grid run -- sh -c 'while :; do echo y >&2; done' 2>&1 | head -1", clean_env | agent)
+    (job,) = json.loads(grid("jobs", "--json", env=agent).stdout)
+
+    assert grid("wait", "--timeout", "20s", job["id"], env=agent).returncode == 125
+
+
+@pytest.mark.parametrize("words", ["run true", "wait x"])
+def test_too_few_files_are_told_as_that(agent, clean_env, words):
+    env = {name: value for name, value in clean_env.items() if not name.startswith("COVERAGE_")}
+    done = shell(f"ulimit -n 5; grid {words}", env | agent)
+
+    assert done.returncode == 125
+    assert done.stderr.startswith("grid: Too many open files")
     assert done.stderr.count("\n") == 1
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import VENV_BIN
+from tests.keeper_lab import wait_until
 
 FULL_ID = re.compile(r"[0-9a-f]{64}\n")
 
@@ -395,6 +396,27 @@ def test_a_run_outlives_a_crash_of_the_agent(lab, tmp_path):
     assert process.stdout.read() == b"still here\n"
     assert process.wait(20) == 5
     process.stdout.close()
+
+
+def test_waiting_outlives_a_crash_of_the_agent(lab, tmp_path):
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    job = lab.detached("sh", "-c", f"cat {gate}; exit 3")
+    waiting = [lab.start("wait", job, stderr=subprocess.PIPE) for _ in range(4)]
+    for process in waiting:
+        wait_until(lambda process=process: has_socket(process.pid))
+    os.kill(lab.json("status")["pid"], signal.SIGKILL)
+    gate.write_bytes(b"")
+
+    assert [(process.communicate(timeout=20), process.returncode) for process in waiting] == (
+        [((None, b""), 3)] * 4
+    )
+
+
+def has_socket(pid: int) -> bool:
+    """Whether it holds a connection: then it has asked, or is about to."""
+    files = Path(f"/proc/{pid}/fd").iterdir()
+    return any(str(file.readlink()).startswith("socket:") for file in files if file.is_symlink())
 
 
 def test_jobs_go_on_when_the_agent_goes_down_and_are_found_by_the_next(tmp_path):

@@ -6,10 +6,12 @@ import pytest
 
 from distributed_grid import errors
 from distributed_grid.errors import (
+    AgentLeft,
     AgentRuns,
     Ambiguous,
     BadInput,
     BadValue,
+    BookingConflict,
     BrokenPlugin,
     CallFailed,
     Closed,
@@ -48,7 +50,9 @@ ONE_OF_EACH = [
     WorkerDied(3, how="signal 9", tries=2),
     NotPicklable(-1, what="function", why="it holds a lock"),
     MapEnded("map:f", why="it was cancelled"),
+    BookingConflict("exam", others=["class"], missing=[("cpu_milli", 4_000, 500)]),
     Closed("/s"),
+    AgentLeft(),
 ]
 CODES = [1, 2, 2, 2, 3, 1, 4, 1, 3, 2, 3, 2, 1, 5]
 
@@ -87,6 +91,16 @@ def test_the_facts_are_fields():
 def test_an_unknown_name_tells_the_known_ones_or_that_there_are_none():
     assert str(UnknownName("node", "x", known=["a", "b"])).endswith("Known: a, b.")
     assert str(UnknownName("node", "x", known=[])).endswith("Known: none.")
+
+
+def test_a_booking_that_conflicts_says_with_whom_and_by_how_much():
+    beside = BookingConflict("exam", others=["a", "b"], missing=[("cpu_milli", 4_000, 1_000)])
+    alone = BookingConflict("exam", others=[], missing=[("cpu_milli", 4_000, 1_000)])
+
+    assert "beside a, b (wants 4 cores, left are 1 cores)" in str(beside)
+    assert "on this machine" in str(alone)
+    assert (beside.exit_code, beside.name, beside.others) == (3, "exam", ("a", "b"))
+    assert alone.missing == (("cpu_milli", 4_000, 1_000),)
 
 
 def test_only_a_policy_can_be_exchanged_for_another():
