@@ -18,9 +18,12 @@ from typing import Final
 
 from distributed_grid import __version__
 from distributed_grid.agent.loop import Agent, Place, no_step
-from distributed_grid.config.settings import load_settings
+from distributed_grid.agent.sharing import Surroundings
+from distributed_grid.config.settings import Loaded, load_settings
+from distributed_grid.config.terms import with_term
 from distributed_grid.edges.clock import SteadyClock
 from distributed_grid.edges.home import locked, pid_file, prepare
+from distributed_grid.edges.probe.load import Sampler
 from distributed_grid.edges.probe.machine import profile
 from distributed_grid.edges.runner import REFUSED_CODE
 from distributed_grid.edges.runner.agent_link import AgentLink, RunnerGone, connect
@@ -30,7 +33,7 @@ from distributed_grid.kernel.classification import classify
 from distributed_grid.kernel.inventory import Inventory, inventory_of
 from distributed_grid.kernel.launching import Paths
 from distributed_grid.kernel.ledger import Ledger
-from distributed_grid.kernel.node import Node
+from distributed_grid.kernel.node import Node, Rules
 from distributed_grid.model.hardware import HardwareProfile
 from distributed_grid.model.home import Home, locate
 from distributed_grid.model.settings import Settings
@@ -61,7 +64,7 @@ def main(argv: list[str] | None = None, *, at_step: Callable[[str], None] = no_s
         sys.setswitchinterval(SWITCH_S)
         with locked(home), pid_file(home.agent_pid), asyncio.Runner(loop_factory=_loop()) as runner:
             try:
-                runner.run(_run(home, loaded.settings, at_step))
+                runner.run(_run(home, loaded, at_step))
             finally:
                 Path(home.socket).unlink(missing_ok=True)
     except GridError as error:
@@ -79,7 +82,7 @@ def _loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-async def _run(home: Home, settings: Settings, at_step: Callable[[str], None]) -> None:
+async def _run(home: Home, loaded: Loaded, at_step: Callable[[str], None]) -> None:
     # Imported here: a configuration that is wrong is told without waiting for a web server.
     from distributed_grid.web.server import bound_socket, serve
 
@@ -87,7 +90,7 @@ async def _run(home: Home, settings: Settings, at_step: Callable[[str], None]) -
     store = SqliteStore(home.database)
     clock = SteadyClock()
     try:
-        agent = _agent(home, settings, store, runner, at_step, clock=clock)
+        agent = _agent(home, loaded, store, runner, at_step, clock=clock)
         await agent.restore()
         for newest in await store.jobs(limit=1):
             clock.not_before(newest.submitted_ms)
@@ -105,13 +108,14 @@ async def _run(home: Home, settings: Settings, at_step: Callable[[str], None]) -
 
 def _agent(
     home: Home,
-    settings: Settings,
+    loaded: Loaded,
     store: SqliteStore,
     runner: AgentLink,
     at_step: Callable[[str], None],
     *,
     clock: SteadyClock,
 ) -> Agent:
+    settings = loaded.settings
     hardware = profile(work_path=home.data, pretend=settings.pretend)
     inventory = inventory_of(
         hardware, usable_cores=os.sched_getaffinity(0), custom=settings.resources
@@ -120,13 +124,15 @@ def _agent(
         paths=Paths(
             output_root=home.jobs,
             scratch_root=f"{home.data}/scratch",
+            checkpoint_root=f"{home.data}/checkpoints",
             output_bytes_max=settings.job_log_bytes,
             is_pinned=not inventory.is_pretended,
         ),
         status=_status(home, settings, runner.hello, hardware, inventory),
         finished_jobs_max=settings.finished_jobs_max,
     )
-    for root in (place.paths.output_root, place.paths.scratch_root):
+    paths = place.paths
+    for root in (paths.output_root, paths.scratch_root, paths.checkpoint_root):
         Path(root).mkdir(mode=0o700, exist_ok=True)
     dice = random.SystemRandom()
     node = Node(
@@ -134,8 +140,23 @@ def _agent(
         ledger=Ledger(inventory),
         paths=place.paths,
         new_lease_id=lambda: f"{dice.getrandbits(128):032x}",
+        rules=Rules(terms=settings.terms, weights=settings.weights, ageing_ms=settings.ageing_ms),
     )
-    return Agent(node, store, runner, place, clock_ms=clock, at_step=at_step)
+    sampler = Sampler(
+        hardware, own_pid=runner.hello.pid, work_path=home.data, pretend=settings.pretend
+    )
+    around = Surroundings(
+        measure=lambda at_ms, held: sampler.sample(at_ms, held=held),
+        with_term=with_term,
+        not_joined=_listed_elsewhere(loaded, place.status.name),
+    )
+    return Agent(node, store, runner, place, clock_ms=clock, at_step=at_step, around=around)
+
+
+def _listed_elsewhere(loaded: Loaded, here: str) -> tuple[str, ...]:
+    """The machines that the configuration names beside this one."""
+    nodes = next((entry.value for entry in loaded.later if entry.key == "nodes"), ())
+    return tuple(sorted({node["name"] for node in nodes} - {here}))
 
 
 def _status(

@@ -17,6 +17,7 @@ import msgspec
 import uvicorn
 
 from distributed_grid.errors import Ambiguous, NeverFits, NotFound
+from distributed_grid.model.booking import Booking
 from distributed_grid.model.ids import JobId, job_id_of
 from distributed_grid.model.job import JobSpec
 from distributed_grid.web.application import Application
@@ -31,6 +32,7 @@ from distributed_grid.wire.api import (
     NodeStatus,
     Submitted,
 )
+from distributed_grid.wire.sharing import ChangeOffers, Queue, SharingStatus
 
 STARTED_MS = 1_700_000_000_000
 
@@ -55,6 +57,11 @@ class CannedAgent:
         self.output: dict[tuple[str, str, int], list[bytes]] = {}
         self.ends_as: Callable[[JobSpec], JobView] | None = None
         self.is_stopping = threading.Event()
+        self.lends = SharingStatus(
+            node="desk", is_enabled=True, state="open", mode="dynamic_balancing", policy="balanced"
+        )
+        self.never_has = ""  # A custom kind.
+        self.waiting = Queue(entries=(), total=0)
 
     def write(self, name: str, *parts: bytes, stream: str = "stdout", index: int = -1) -> None:
         self.output[job_id_of(name), stream, index] = list(parts)
@@ -64,6 +71,9 @@ class CannedAgent:
             if job.request.cpu_milli > 64_000 and not job.wait_for_capacity:
                 shortfall = [("cpu_milli", job.request.cpu_milli, 64_000)]
                 raise NeverFits(job.name, shortfall=shortfall)
+            for kind, amount in job.request.custom:
+                if kind == self.never_has:
+                    raise NeverFits(job.name, shortfall=[(f"custom.{kind}", amount, 0)])
             self.submitted.append(job)
             ended = self.ends_as(job) if self.ends_as else a_view(job.name)
             self.views[job.id] = msgspec.structs.replace(ended, id=job.id)
@@ -71,7 +81,11 @@ class CannedAgent:
 
     async def jobs(self, **filters: Any) -> Jobs:
         self.asked.append(("jobs", filters))
-        found = [view for view in self.views.values() if filters["state"] in ("", view.state)]
+        found = [
+            view
+            for view in self.views.values()
+            if filters["state"] in ("", view.state) and filters["name"] in ("", view.name)
+        ]
         limit = filters["limit"]
         return Jobs(jobs=tuple(found[:limit]), more=len(found) > limit)
 
@@ -121,6 +135,24 @@ class CannedAgent:
                           memory_bytes_total=16 << 30, memory_bytes_free=4 << 30, gpus_total=2,
                           gpus_free_milli=1_500, jobs_waiting=3, jobs_running=1,
                           limits={"memory": "cgroup v2"}, pretended=("gpus",))  # fmt: skip
+
+    async def sharing(self) -> SharingStatus:
+        return self.lends
+
+    async def change_offers(self, change: ChangeOffers) -> SharingStatus:
+        self.asked.append(("change_offers", change))
+        return self.lends
+
+    async def book(self, booking: Booking) -> None:
+        self.asked.append(("book", booking))
+
+    async def cancel_booking(self, name: str) -> None:
+        if all(booking.name != name for booking in self.lends.bookings):
+            raise NotFound("booking", name)
+        self.asked.append(("cancel_booking", name))
+
+    async def queue(self, *, limit: int) -> Queue:
+        return Queue(entries=self.waiting.entries[:limit], total=self.waiting.total)
 
     async def events(self, *, after: int) -> AsyncIterator[Event]:
         for number in range(max(after, 0) + 1, 4):

@@ -7,9 +7,11 @@ the seams only, never their products.
 from collections.abc import AsyncIterator
 from typing import Protocol
 
+from distributed_grid.model.booking import Booking
 from distributed_grid.model.job import JobSpec
 from distributed_grid.wire.api import Event, Explanation, Jobs, JobView, NodeStatus, Submitted
 from distributed_grid.wire.maps import FeedMap, MapNews, OpenMap, TakeCalls, TakenCalls
+from distributed_grid.wire.sharing import ChangeOffers, Queue, SharingStatus
 
 
 class MapOperations(Protocol):
@@ -80,6 +82,26 @@ class Operations(Protocol):
 
     async def status(self) -> NodeStatus:
         """This node."""
+        ...
+
+    async def sharing(self) -> SharingStatus:
+        """What is offered, what is not and why, what is borrowed and booked."""
+        ...
+
+    async def change_offers(self, change: ChangeOffers) -> SharingStatus:
+        """The owner's word; returns what it made of the offers."""
+        ...
+
+    async def book(self, booking: Booking) -> None:
+        """Keep resources; returns when that is durable, raises for a conflict."""
+        ...
+
+    async def cancel_booking(self, name: str) -> None:
+        """Give a booking back; raises NotFound."""
+        ...
+
+    async def queue(self, *, limit: int) -> Queue:
+        """The waiting jobs in the order of service."""
         ...
 
     def events(self, *, after: int) -> AsyncIterator[Event]:

@@ -17,21 +17,24 @@ from distributed_grid.agent.logs import read_output
 from distributed_grid.agent.maps import Maps
 from distributed_grid.agent.metrics import metrics_text
 from distributed_grid.agent.records import job_of, lease_of, writes_of
-from distributed_grid.agent.tidying import remove_output
+from distributed_grid.agent.sharing import NOWHERE, Sharing, Surroundings
+from distributed_grid.agent.tidying import remove_folder, remove_output
 from distributed_grid.agent.watchers import Watchers
 from distributed_grid.edges.runner import Report, Runner
 from distributed_grid.edges.store import ForgetFinished, JobFilter, SetMeta, Store, StoreError
 from distributed_grid.errors import BadValue
 from distributed_grid.kernel.explaining import explain
 from distributed_grid.kernel.jobs import Job
-from distributed_grid.kernel.launching import Paths, output_dir
+from distributed_grid.kernel.launching import Paths, checkpoint_dir, output_dir
 from distributed_grid.kernel.node import Cancel, Met, Node, NodeEvent, Reports, Submit, Tick
 from distributed_grid.kernel.ready import Happened, Ready
 from distributed_grid.kernel.views import job_view
+from distributed_grid.model.booking import Booking
 from distributed_grid.model.ids import JobId
 from distributed_grid.model.job import JobSpec
 from distributed_grid.wire.api import Event, Explanation, Jobs, JobView, NodeStatus, Submitted
 from distributed_grid.wire.keeper import Quit, Run, Stop
+from distributed_grid.wire.sharing import ChangeOffers, Queue, SharingStatus
 
 TICK_S: Final = 1.0  # Reservations, a full store, tidying: nothing that needs it sooner.
 TIDY_TICKS: Final = 300  # Old jobs are forgotten every five minutes.
@@ -68,6 +71,7 @@ class Agent:
         *,
         clock_ms: Callable[[], int],
         at_step: Callable[[str], None] = no_step,
+        around: Surroundings = NOWHERE,
     ) -> None:
         self.node = node
         self.store = store
@@ -75,6 +79,9 @@ class Agent:
         self.place = place
         self.watchers = Watchers()
         self.maps = Maps(node.coordinator, submit=self.submit, cancel=self._cancel)
+        self._sharing = Sharing(
+            node, name=place.status.name, clock_ms=clock_ms, step=self._decide, around=around
+        )
         self._clock_ms = clock_ms
         self._at_step = at_step
         self._going = asyncio.Event()
@@ -89,7 +96,7 @@ class Agent:
         remembered = await self.store.load_all()
         jobs = [job_of(row) for row in remembered.jobs]
         leases = {lease: lease_of(record) for lease, record in remembered.leases.items()}
-        self.node.restore(jobs, leases)
+        self.node.restore(jobs, leases, remembered.meta)
 
     async def run(self) -> None:
         """Until somebody says `down`, or the keeper is gone."""
@@ -98,8 +105,9 @@ class Agent:
             self._tasks = tasks
             listening = tasks.create_task(self._listen())
             ticking = tasks.create_task(self._tick())
+            looking = tasks.create_task(self._sharing.look_after_owner())
             await self._going.wait()
-            for task in (listening, ticking, *self._beside):
+            for task in (listening, ticking, looking, *self._beside):
                 task.cancel()
         self.watchers.close()
         self.maps.close_all()
@@ -141,9 +149,9 @@ class Agent:
         """Forget the oldest finished jobs, and their output with them."""
         with contextlib.suppress(StoreError):  # The next time will do.
             await self.store.commit([ForgetFinished(self.place.finished_jobs_max)])
-            await remove_output(
-                self.place.paths.output_root, self.node.coordinator.jobs, self.store
-            )
+            paths = self.place.paths
+            for root in filter(None, (paths.output_root, paths.checkpoint_root)):
+                await remove_output(root, self.node.coordinator.jobs, self.store)
 
     async def _step(self, event: NodeEvent) -> None:
         await self._carry_out(self.node.step(event))
@@ -177,8 +185,15 @@ class Agent:
         for happened in ready.happened:
             if happened.name == "job.ended":
                 self._ended[happened.fields["state"]] += 1
+                self._forget_checkpoint(ready, happened)
             self.watchers.publish(happened)
         self._at_step("woken")
+
+    def _forget_checkpoint(self, ready: Ready, happened: Happened) -> None:
+        """What a job saved for its next attempt, when there is none."""
+        job = ready.save_jobs.get(happened.job) if happened.job else None
+        if job is not None and (folder := checkpoint_dir(self.place.paths, job)):
+            self._later(remove_folder(folder))
 
     async def _save(self, ready: Ready, *, is_urgent: bool = True) -> None:
         self._at_step("stepped")
@@ -285,7 +300,39 @@ class Agent:
 
     async def explain(self, word: str) -> Explanation:
         """Why it is where it is."""
-        return explain(self.node.coordinator, await self._find(word))
+        return explain(self.node.coordinator, await self._find(word), self._clock_ms())
+
+    async def sharing(self) -> SharingStatus:
+        """What is offered, what is not and why, what is borrowed and booked."""
+        return await self._sharing.first_status()
+
+    async def change_offers(self, change: ChangeOffers) -> SharingStatus:
+        """The owner's word."""
+        return await self._sharing.change(change)
+
+    async def book(self, booking: Booking) -> None:
+        """Keep resources; returns when that is durable."""
+        await self._sharing.book(booking)
+
+    async def cancel_booking(self, name: str) -> None:
+        """Give a booking back."""
+        await self._sharing.unbook(name)
+
+    async def queue(self, *, limit: int) -> Queue:
+        """The waiting jobs in the order of service."""
+        return self._sharing.queue(limit=limit)
+
+    async def _decide(self, event: NodeEvent) -> None:
+        """Carry out what somebody wants; returns when it is durable."""
+        if self._trouble is not None:
+            raise self._trouble
+        ready = self.node.step(event)
+        try:
+            await self._save(ready)
+        except StoreError:
+            self._later(self._carry_out(ready))  # It has happened; it is written when it can be.
+            raise
+        await self._tell(ready)
 
     async def logs(
         self, word: str, *, stream: str, index: int, follow: bool, offset: int

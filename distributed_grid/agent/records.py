@@ -5,7 +5,7 @@ Lives here: records to bytes and back. Never here: when to write them (`loop`).
 
 import msgspec
 
-from distributed_grid.edges.store import DropLease, JobRow, PutJob, PutLease, Write
+from distributed_grid.edges.store import DropLease, JobRow, PutJob, PutLease, SetMeta, Write
 from distributed_grid.kernel.jobs import Job
 from distributed_grid.kernel.node import Node
 from distributed_grid.kernel.ready import Ready
@@ -26,6 +26,7 @@ def writes_of(ready: Ready, node: Node) -> list[Write]:
         if lease.id in leases
     ]
     writes += [DropLease(lease) for lease in ready.drop_leases if lease not in leases]
+    writes += [SetMeta(name, value) for name, value in ready.save_meta.items()]
     return writes
 
 

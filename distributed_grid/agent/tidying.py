@@ -13,6 +13,11 @@ from distributed_grid.edges.store import Store
 FOLDERS_MAX = 10_000  # In one go; the next one finds the rest.
 
 
+async def remove_folder(path: str) -> None:
+    """Remove a folder, if it is there."""
+    await asyncio.to_thread(shutil.rmtree, path, ignore_errors=True)
+
+
 async def remove_output(root: str, known: Container[str], store: Store) -> int:
     """Remove the output folders of jobs that are neither in memory nor in the store."""
     removed = 0

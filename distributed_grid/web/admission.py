@@ -8,8 +8,9 @@ Invariant: a job that passes can be stored, sent to a keeper and shown; its id i
 import msgspec
 
 from distributed_grid.errors import BadValue
+from distributed_grid.model.booking import Booking
 from distributed_grid.model.ids import job_id
-from distributed_grid.model.job import Array, JobSpec, Work
+from distributed_grid.model.job import Array, JobSpec, Preempt, Work
 
 SPEC_BYTES_MAX = 16 << 20  # As it is stored; Linux takes 2 MiB of arguments, a keeper 32 MiB.
 NAME_CHARACTERS_MAX = 253
@@ -19,6 +20,8 @@ INDEX_MAX = 10**9
 COUNT_MAX = 1_000_000  # Retries and losses.
 AFTER_MAX = 10_000
 SPAN_MS_MAX = 10 * 365 * 86_400_000  # Ten years: longer is a mistake.
+MOMENT_MS_MAX = 10**14  # The year 5138.
+SIGNAL_MAX = 64  # Of Linux, the real-time ones included.
 
 _encoder = msgspec.msgpack.Encoder()
 
@@ -27,13 +30,7 @@ def admit(spec: JobSpec) -> None:
     """Raise `BadValue` for what no client of ours would send."""
     if job_id(spec.id) != spec.id:
         raise _bad(spec.id, "id", "64 hex digits in lower case")
-    for what, text in (("name", spec.name), ("user", spec.user)):
-        if (
-            len(text) > NAME_CHARACTERS_MAX
-            or not text.isprintable()
-            or (what == "name" and not text)
-        ):
-            raise _bad(text, what, f"up to {NAME_CHARACTERS_MAX} printable characters")
+    _admit_names(name=spec.name, user=spec.user, project=spec.project, booking=spec.booking)
     if spec.work is None:
         raise _bad(None, "work", "something to run")
     for what, count in (("retries", spec.retries), ("losses_max", spec.losses_max)):
@@ -41,10 +38,41 @@ def admit(spec: JobSpec) -> None:
             raise _bad(count, what, f"0 to {COUNT_MAX}")
     if len(spec.after) > AFTER_MAX:
         raise _bad(len(spec.after), "after", f"at most {AFTER_MAX} jobs")
+    for what, at_ms in (("start_ms", spec.start_ms), ("deadline_ms", spec.deadline_ms)):
+        if not 0 <= at_ms <= MOMENT_MS_MAX:
+            raise _bad(at_ms, what, f"0 to {MOMENT_MS_MAX}")
+    _admit_preempt(spec.preempt)
     _admit_work(spec.work)
     if spec.array is not None:
         _admit_array(spec.array)
     _admit_size(spec)
+
+
+def admit_booking(booking: Booking) -> None:
+    """Raise `BadValue` for a booking that no client of ours would send."""
+    _admit_names(name=booking.name, user=booking.user, project=booking.project)
+    for what, at_ms in (("from_ms", booking.from_ms), ("until_ms", booking.until_ms)):
+        if not 0 <= at_ms <= MOMENT_MS_MAX:
+            raise _bad(at_ms, what, f"0 to {MOMENT_MS_MAX}")
+
+
+def _admit_names(**names: str) -> None:
+    for what, text in names.items():
+        if (
+            len(text) > NAME_CHARACTERS_MAX
+            or not text.isprintable()
+            or (what == "name" and not text)
+        ):
+            raise _bad(text, what, f"up to {NAME_CHARACTERS_MAX} printable characters")
+
+
+def _admit_preempt(preempt: Preempt) -> None:
+    if not 1 <= preempt.signal <= SIGNAL_MAX:
+        raise _bad(preempt.signal, "preempt.signal", f"1 to {SIGNAL_MAX}")
+    if not 0 <= preempt.grace_ms <= SPAN_MS_MAX:
+        raise _bad(preempt.grace_ms, "preempt.grace_ms", f"0 to {SPAN_MS_MAX}")
+    if any("\0" in word for word in preempt.command):
+        raise _bad(preempt.command, "preempt.command", "words without zero bytes")
 
 
 def _admit_work(work: Work) -> None:

@@ -5,6 +5,8 @@ Two of Starlette's middlewares and its router would cost a submission a third of
 do what a table does.
 """
 
+import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple
 
@@ -14,12 +16,15 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from distributed_grid.agent import Operations
-from distributed_grid.errors import GridError, NotFound
+from distributed_grid.errors import AgentLeft, GridError, NotFound
 from distributed_grid.web.problems import JSON, problem_response
 from distributed_grid.wire.api import ROUTES, Route
+from distributed_grid.wire.sharing import SHARING_ROUTES
 
 MSGPACK: Final = "application/msgpack"
 CLIENT_GONE: Final = 499  # As nginx calls it.
+METHOD_NOT_ALLOWED: Final = 405
+METHODS: Final = ("GET", "POST")
 
 Handler = Callable[[Operations, Request], Awaitable[Any]]
 
@@ -57,7 +62,7 @@ class Application:
         self._operations = operations
         self._fixed: dict[tuple[str, str], _Found] = {}
         self._others: dict[tuple[str, int], list[_Found]] = {}
-        for route in ROUTES:
+        for route in (*ROUTES, *SHARING_ROUTES):
             found = _Found(route, handlers[route.name], tuple(route.path.split("/")))
             if "{" in route.path:
                 key = (route.method, len(found.segments))
@@ -71,6 +76,8 @@ class Application:
         found, parameters = self._find(method, path)
         if found is None:
             problem = problem_response(NotFound("path", f"{method} {path}"))
+            if any(self._find(other, path)[0] for other in METHODS if other != method):
+                problem.status_code = METHOD_NOT_ALLOWED
             await problem(scope, receive, send)
             return
         scope["path_params"] = parameters
@@ -80,11 +87,14 @@ class Application:
             answer = problem_response(error)
         except ClientDisconnect:
             answer = Response(status_code=CLIENT_GONE)
+        except asyncio.CancelledError:
+            answer = problem_response(AgentLeft())  # Whoever waits for a job shall know why.
         except Exception as error:
             await problem_response(OurFault(type(error).__name__))(scope, receive, send)
             raise  # For the log.
         if isinstance(answer, Response):
-            await answer(scope, receive, send)
+            with contextlib.suppress(asyncio.CancelledError):  # A stream ends with the agent.
+                await answer(scope, receive, send)
         elif found.route.codec == "msgpack":
             await _send(send, msgspec.msgpack.encode(answer), MSGPACK)
         else:

@@ -7,18 +7,20 @@ import msgspec
 
 from distributed_grid import __version__
 from distributed_grid.wire.api import ROUTES, Nothing, Problem, Route
+from distributed_grid.wire.sharing import SHARING_ROUTES
 
 
 @cache
 def openapi_document() -> bytes:
     """The document as JSON."""
-    kinds = [kind for route in ROUTES for kind in (route.request, route.answer) if _is_struct(kind)]
+    routes = (*ROUTES, *SHARING_ROUTES)
+    kinds = [kind for route in routes for kind in (route.request, route.answer) if _is_struct(kind)]
     schemas, components = msgspec.json.schema_components(
         [*kinds, Problem], ref_template="#/components/schemas/{name}"
     )
     by_kind = dict(zip([*kinds, Problem], schemas, strict=True))
     paths: dict[str, Any] = {}
-    for route in ROUTES:
+    for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, by_kind)
     document = {
         "openapi": "3.1.0",
@@ -50,7 +52,7 @@ def _operation(route: Route, schemas: dict[Any, Any]) -> dict[str, Any]:
             for name in route.query
         ],
     }
-    for name in ("job", "map"):
+    for name in ("job", "map", "name"):
         if f"{{{name}}}" in route.path:
             operation["parameters"].append(
                 {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}

@@ -4,7 +4,7 @@ Lives here: one handler for each shape of route. Never here: the table (`wire.ap
 """
 
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 from starlette.requests import Request
@@ -12,7 +12,8 @@ from starlette.responses import Response, StreamingResponse
 
 from distributed_grid.agent import Operations
 from distributed_grid.errors import BadValue
-from distributed_grid.web.admission import admit
+from distributed_grid.model.booking import Booking
+from distributed_grid.web.admission import admit, admit_booking
 from distributed_grid.web.application import Handler
 from distributed_grid.web.bodies import Room
 from distributed_grid.web.openapi import openapi_document
@@ -22,12 +23,15 @@ from distributed_grid.wire.api import (
     WAIT_JOBS_MAX,
     Down,
     Event,
+    JobState,
     Nothing,
     Submit,
     WaitMany,
 )
 from distributed_grid.wire.maps import FeedMap, OpenMap, TakeCalls
+from distributed_grid.wire.sharing import ChangeOffers
 
+JOB_STATES: tuple[str, ...] = get_args(JobState)
 WAIT_MS_MAX = 3_600_000  # A client that waits longer asks again.
 
 _room = Room()
@@ -70,8 +74,12 @@ async def _submit(operations: Operations, request: Request) -> Any:
 
 async def _jobs(operations: Operations, request: Request) -> Any:
     query = request.query_params
+    state = query.get("state", "")
+    if state and state not in JOB_STATES:
+        expected = f"one of {', '.join(JOB_STATES)}"
+        raise BadValue(state, expected=expected, remedy="Ask for one of these states")
     return await operations.jobs(
-        state=query.get("state", ""),
+        state=state,
         name=query.get("name", ""),
         user=query.get("user", ""),
         limit=_number(request, "limit", default=100, most=JOBS_MAX),
@@ -90,12 +98,12 @@ async def _wait(operations: Operations, request: Request) -> Any:
 
 async def _wait_many(operations: Operations, request: Request) -> Any:
     wanted = await _body(request, WaitMany)
-    if not 0 <= wanted.timeout_ms <= WAIT_MS_MAX or len(wanted.ids) > WAIT_JOBS_MAX:
-        raise BadValue(
-            len(wanted.ids),
-            expected=f"at most {WAIT_JOBS_MAX} jobs, for at most {WAIT_MS_MAX} ms",
-            remedy="Ask again for the rest",
-        )
+    if not 0 <= wanted.timeout_ms <= WAIT_MS_MAX:
+        expected = f"timeout_ms from 0 to {WAIT_MS_MAX}"
+        raise BadValue(wanted.timeout_ms, expected=expected, remedy="Wait again after that")
+    if len(wanted.ids) > WAIT_JOBS_MAX:
+        expected = f"at most {WAIT_JOBS_MAX} jobs"
+        raise BadValue(len(wanted.ids), expected=expected, remedy="Ask again for the rest")
     return await operations.wait_many(wanted.ids, timeout_ms=wanted.timeout_ms)
 
 
@@ -159,6 +167,30 @@ async def _close_map(operations: Operations, request: Request) -> Any:
     return Nothing()
 
 
+async def _sharing(operations: Operations, _: Request) -> Any:
+    return await operations.sharing()
+
+
+async def _change_offers(operations: Operations, request: Request) -> Any:
+    return await operations.change_offers(await _body(request, ChangeOffers))
+
+
+async def _book(operations: Operations, request: Request) -> Any:
+    wanted = await _body(request, Booking)
+    admit_booking(wanted)
+    await operations.book(wanted)
+    return Nothing()
+
+
+async def _cancel_booking(operations: Operations, request: Request) -> Any:
+    await operations.cancel_booking(request.path_params["name"])
+    return Nothing()
+
+
+async def _queue(operations: Operations, request: Request) -> Any:
+    return await operations.queue(limit=_number(request, "limit", default=100, most=JOBS_MAX))
+
+
 async def _status(operations: Operations, _: Request) -> Any:
     return await operations.status()
 
@@ -215,6 +247,11 @@ HANDLERS: dict[str, Handler] = {
     "take_calls": _take_calls,
     "hold_map": _hold_map,
     "close_map": _close_map,
+    "sharing": _sharing,
+    "change_offers": _change_offers,
+    "book": _book,
+    "cancel_booking": _cancel_booking,
+    "queue": _queue,
     "status": _status,
     "events": _events,
     "down": _down,

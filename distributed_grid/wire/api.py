@@ -1,7 +1,8 @@
 """What clients and the agent say to each other over HTTP: one struct each way for every route.
 
 Lives here: requests, answers, and the table of routes that server, client and OpenAPI page share.
-Never here: serving (`web`), calling (`client`).
+Never here: serving (`web`), calling (`client`), lending and booking (`sharing`: every `grid run`
+loads this file, few need that one).
 Invariant: every answer that is not 2xx is a `Problem`.
 """
 
@@ -112,6 +113,12 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     cpu_milli: int = 0
     memory_bytes: int = 0
     gpu_milli: int = 0
+    priority: str = "medium"
+    project: str = ""
+    is_shared: bool = False  # Runs on what the owner offers.
+    start_ms: int = 0  # Not before this moment; 0: at once.
+    deadline_ms: int = 0  # Ended by this moment; 0: none.
+    booking: str = ""
     story: tuple[StoryLine, ...] = ()
 
 
@@ -122,7 +129,7 @@ class Jobs(msgspec.Struct, frozen=True, kw_only=True):
     more: bool = False
 
 
-class WaitMany(msgspec.Struct, frozen=True, kw_only=True):
+class WaitMany(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Wait for all of these; the answer has those that have ended when the time is over."""
 
     ids: tuple[str, ...]  # Ids, names or prefixes; at most `WAIT_JOBS_MAX`.
@@ -139,6 +146,13 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     shortfall: tuple[tuple[str, int, int], ...] = ()  # (what, wanted, free)
     waits_for: tuple[str, ...] = ()  # Names of jobs it comes after, or that hold what it needs.
     remedies: tuple[str, ...] = ()
+    priority: str = "medium"
+    lifted: str = ""  # The class it counts as after waiting long. Empty: the same.
+    share_milli: int | None = None  # What its user holds of the machine, over the weight.
+    is_shared: bool = False
+    user: str = ""
+    project: str = ""
+    start_ms: int = 0  # Not before this moment; 0: at once.
 
 
 class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from distributed_grid.wire.api import ROUTES
+from distributed_grid.wire.sharing import SHARING_ROUTES
 
 
 @pytest.fixture
@@ -66,8 +67,23 @@ def test_a_job_goes_in_and_its_output_comes_out(agent):
 def test_the_openapi_document_names_every_route(agent):
     document = json.loads(ask(agent, "GET", "/openapi.json")[1])
 
-    for route in ROUTES:
+    for route in (*ROUTES, *SHARING_ROUTES):
         assert route.method.lower() in document["paths"][route.path]
+
+
+def test_who_waits_for_a_job_is_told_that_the_agent_goes_down(agent):
+    ask(agent, "POST", "/v1/jobs", a_submission("a", ["sleep", "60"]))
+    with socket.socket(socket.AF_UNIX) as line:
+        line.settimeout(20)
+        line.connect(str(agent / "agent.sock"))
+        line.sendall(b"GET /v1/jobs/job-a/wait HTTP/1.1\r\nHost: grid\r\n\r\n")
+        ask(agent, "GET", "/v1/jobs/job-a")  # By now the other question has been read.
+        ask(agent, "POST", "/v1/down", b'{"stop_jobs": false}')
+        answer = b"".join(iter(lambda: line.recv(65_536), b""))
+
+    assert answer.startswith(b"HTTP/1.1 503")
+    assert b'"AgentLeft"' in answer
+    assert "Traceback" not in (agent / "agent.log").read_text()
 
 
 def test_every_wrong_request_is_answered_with_a_problem(agent):
@@ -77,7 +93,11 @@ def test_every_wrong_request_is_answered_with_a_problem(agent):
         ("POST", "/v1/jobs", b'{"jobs": 7}', 400, "BadValue"),
         ("GET", "/v1/jobs?limit=many", b"", 400, "BadValue"),
         ("GET", "/nowhere", b"", 404, "NotFound"),
-        ("DELETE", "/v1/jobs", b"", 404, "NotFound"),
+        ("DELETE", "/v1/jobs", b"", 405, "NotFound"),
+        ("GET", "/v1/jobs//wait", b"", 404, "NotFound"),
+        ("GET", "/v1/jobs?state=junk", b"", 400, "BadValue"),
+        ("POST", "/v1/jobs/wait", b'{"ids": ["x"], "timeout_ms": -10}', 400, "BadValue"),
+        ("POST", "/v1/jobs/wait", b'{"ids": [], "timeout": 5}', 400, "BadValue"),
     ]
     for method, path, body, status, error in wrong:
         got, content = ask(agent, method, path, body)

@@ -1,0 +1,140 @@
+"""What clients ask about lending, booking and the queue, carried to the kernel and back.
+
+Lives here: one method for each operation, and looking at the owner's machine now and then. Never
+here: deciding anything (`kernel.lending`, `kernel.bookings`), measuring (`edges.probe`).
+Invariant: an answer is given when what it says is durable.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Collection
+from typing import Final, NamedTuple
+
+from distributed_grid.edges.store import StoreError
+from distributed_grid.errors import BadValue
+from distributed_grid.kernel.node import Book, Lend, Node, NodeEvent, Sampled, Unbook
+from distributed_grid.kernel.queueing import queue
+from distributed_grid.kernel.sharing_views import sharing_status
+from distributed_grid.model.booking import Booking
+from distributed_grid.model.lending import Sample, Terms
+from distributed_grid.wire.sharing import ChangeOffers, Queue, SharingStatus
+
+LOOK_S: Final = 1.0  # Whether it is time to measure; the owner's interval is 10 s or more.
+AGAIN_MS: Final = 5_000  # Where nothing could be measured, it is tried again after this.
+FIRST_LOOK_S: Final = 2.0  # So long a question waits for the first one after a start.
+
+# At a moment, with the GPUs of Grid's jobs; None: this machine cannot be measured.
+Measure = Callable[[int, Collection[str]], Sample | None]
+Step = Callable[[NodeEvent], Awaitable[None]]
+
+
+def never_measured(at_ms: int, held: Collection[str]) -> None:
+    """Measures nothing: then nothing is lent."""
+    del at_ms, held
+
+
+def no_terms(terms: Terms, key: str, text: str) -> Terms:
+    """Knows no terms."""
+    del terms, text
+    raise BadValue(key, expected="a term of lending", remedy="This agent has none")
+
+
+class Surroundings(NamedTuple):
+    """What the composition root plugs in."""
+
+    measure: Measure = never_measured
+    with_term: Callable[[Terms, str, str], Terms] = no_terms
+    not_joined: tuple[str, ...] = ()  # Machines that the configuration names.
+
+
+NOWHERE: Final = Surroundings()
+
+
+class Sharing:
+    """Answers for one node; `step` carries an event out and returns when it is durable."""
+
+    def __init__(
+        self,
+        node: Node,
+        *,
+        name: str,
+        clock_ms: Callable[[], int],
+        step: Step,
+        around: Surroundings = NOWHERE,
+    ) -> None:
+        self._node, self._name, self._clock_ms = node, name, clock_ms
+        self._step, self._around = step, around
+        self._has_looked = asyncio.Event()
+
+    async def first_status(self) -> SharingStatus:
+        """The status, after a start only once the machine was looked at."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_LOOK_S):
+                await self._has_looked.wait()
+        return self.status()
+
+    def status(self) -> SharingStatus:
+        """What is offered, what is not and why, what is borrowed and booked."""
+        return sharing_status(
+            self._node.coordinator,
+            node=self._name,
+            not_joined=self._around.not_joined,
+            now_ms=self._clock_ms(),
+        )
+
+    def queue(self, *, limit: int) -> Queue:
+        """The waiting jobs in the order of service."""
+        return queue(self._node.coordinator, limit=limit, now_ms=self._clock_ms())
+
+    async def change(self, word: ChangeOffers) -> SharingStatus:
+        """Pause, resume or set."""
+        now_ms = self._clock_ms()
+        match word.action:
+            case "pause":
+                if word.for_ms < 0:
+                    raise BadValue(word.for_ms, expected="a span of 0 or more", remedy="Check it")
+                until_ms = now_ms + word.for_ms if word.for_ms else 0
+                event = Lend(now_ms=now_ms, pause_until_ms=until_ms)
+            case "resume":
+                event = Lend(now_ms=now_ms, is_resumed=True)
+            case "set":
+                before = self._node.host.lending.terms
+                terms = self._around.with_term(before, word.key, word.value)
+                event = Lend(now_ms=now_ms, terms=terms)
+        await self._step(event)
+        return self.status()
+
+    async def book(self, booking: Booking) -> None:
+        """Keep resources."""
+        await self._step(Book(now_ms=self._clock_ms(), booking=booking))
+
+    async def unbook(self, name: str) -> None:
+        """Give a booking back."""
+        await self._step(Unbook(now_ms=self._clock_ms(), name=name))
+
+    async def look_after_owner(self) -> None:
+        """For ever: measure the machine when it is time to, at once to begin with."""
+        looked_ms: int | None = None
+        while True:
+            now_ms = self._clock_ms()
+            if looked_ms is None or (self._is_due(now_ms) and now_ms - looked_ms >= AGAIN_MS):
+                looked_ms = now_ms
+                # In a thread: a driver may take its time.
+                sample = await asyncio.to_thread(self._around.measure, now_ms, self._held())
+                if sample is not None:
+                    await self._told(sample)
+                self._has_looked.set()
+            await asyncio.sleep(LOOK_S)
+
+    async def _told(self, sample: Sample) -> None:
+        with contextlib.suppress(StoreError):  # A full disk is somebody else's trouble.
+            await self._step(Sampled(now_ms=self._clock_ms(), sample=sample))
+
+    def _is_due(self, now_ms: int) -> bool:
+        host = self._node.host
+        return now_ms >= host.lending.next_look_ms(is_lent=bool(host.borrowers))
+
+    def _held(self) -> set[str]:
+        """The GPUs of Grid's jobs: what they do is not the owner's doing."""
+        leases = self._node.ledger.leases.values()
+        return {gpu.device for lease in leases for gpu in lease.resources.gpus}

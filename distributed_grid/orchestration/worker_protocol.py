@@ -1,0 +1,193 @@
+"""`ResourceSharingProtocol`: what is asked of one node (seed 003).
+
+Lives here: the agent on a node, its report, a job on it. Never here: choosing a node.
+Machines that have not joined are refused with the command that joins them.
+"""
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from distributed_grid.client import borrowing, sharing_calls
+from distributed_grid.client.specification import Wishes, new_id, specification
+from distributed_grid.client.status_dicts import amount_number, iso, offer_dict
+from distributed_grid.config.cluster_config import ClusterConfig
+from distributed_grid.config.cluster_sections import NodeConfig, ThresholdsConfig
+from distributed_grid.errors import BadValue, GridError
+from distributed_grid.model import milli
+from distributed_grid.orchestration import running
+from distributed_grid.orchestration.beside import AgentBeside
+from distributed_grid.orchestration.failures import NotJoined
+from distributed_grid.wire.api import NodeStatus
+from distributed_grid.wire.sharing import SharingStatus
+
+_HERE = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class ResourceSharingProtocol:
+    """Talks to the agents of nodes; each call stands for itself."""
+
+    def __init__(
+        self,
+        config: ClusterConfig | None = None,
+        *,
+        data_dir: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self.config = config or ClusterConfig()
+        self._agent = AgentBeside(self.config, data_dir)
+
+    async def install_worker_agent(self, node: NodeConfig | str) -> bool:
+        """See to it that an agent runs on a node; True when it answers."""
+        await self._status_of(node)
+        return True
+
+    async def check_node_resources(
+        self,
+        node: NodeConfig | str,
+        thresholds: Mapping[str, float] | ThresholdsConfig | None = None,
+    ) -> dict[str, Any]:
+        """What a node measures, and what it would offer; other thresholds can only offer less."""
+        status = await self._status_of(node)
+        sharing = await self._agent.caller.run(sharing_calls.sharing())
+        offers = [offer_dict(offer, status.name) for offer in sharing.offers]
+        report = _report(status, sharing)
+        if thresholds is not None:
+            limits = _thresholds(thresholds)
+            offers = [offer for offer in offers if _passes(offer, report, limits)]
+        at = iso(sharing.owner.at_ms) if sharing.owner else None
+        return {"node_id": status.name, "timestamp": at, "offers": offers, "status": report}
+
+    async def execute_remote_job(
+        self,
+        node: NodeConfig | str,
+        script: str,
+        resources: Mapping[str, float | str],
+        work_dir: str = "~/grid_jobs",
+    ) -> tuple[bool, str]:
+        """Run a script on a node with these resources, in a directory of its own below `work_dir`.
+
+        Gives whether it ended well, and its output; the directory is removed when it has.
+        """
+        await self._status_of(node)
+        job_id = new_id()
+        told: Wishes = {
+            **running.configured(self.config),
+            **_wishes(resources),
+            "id": job_id,
+            "shared": True,
+        }
+        kind = borrowing.kind_of(next(iter(resources), "cpu"))
+        caller = self._agent.caller
+        folder = _made(work_dir, job_id[:16])
+        try:
+            spec = specification(script, {**told, "cwd": folder})
+            wait_ms = borrowing.WAIT_S_DEFAULT * 1_000
+            await running.borrow(
+                caller,
+                spec,
+                kind=kind,
+                wanted=str(dict(resources)),
+                wait_ms=wait_ms,
+                is_named=False,
+            )
+            ran = await running.ended(caller, spec)
+        except GridError as error:
+            return False, str(error)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        return (True, ran.stdout) if ran.is_ok else (False, ran.stderr or ran.job.reason)
+
+    async def close(self) -> None:
+        """Hang up; ends an agent that was started here."""
+        await self._agent.close()
+
+    async def _status_of(self, node: NodeConfig | str) -> NodeStatus:
+        name, host = (node, node) if isinstance(node, str) else (node.name, node.host)
+        status = await self._agent.open()
+        if name != status.name and not {name, host} & _HERE:
+            raise NotJoined(name)
+        return status
+
+
+def _made(work_dir: str, name: str) -> Path:
+    folder = Path(work_dir).expanduser().absolute() / name
+    folder.mkdir(parents=True, mode=0o700)
+    return folder
+
+
+def _wishes(resources: Mapping[str, float | str]) -> Wishes:
+    """Several loans as one."""
+    whole = Wishes(cpus=0)
+    custom: dict[str, float | str] = {}
+    for word, amount in resources.items():
+        one = borrowing.loan(borrowing.kind_of(word), amount)
+        custom |= one.get("resources") or {}
+        # A loan of another kind asks for no cores: that must not undo a loan of cores.
+        whole |= one if one.get("cpus") else {k: v for k, v in one.items() if k != "cpus"}  # type: ignore[typeddict-item]
+    return whole | {"resources": custom}
+
+
+def _report(status: NodeStatus, sharing: SharingStatus) -> dict[str, Any]:
+    """What seed 003's worker printed."""
+    use = sharing.owner
+    disk = shutil.disk_usage(status.data_dir if Path(status.data_dir).is_dir() else "/")
+    by_device = dict(use.gpu_used_milli) if use else {}
+    return {
+        "timestamp": iso(use.at_ms) if use else None,
+        "cpu": {
+            "percent": use.cpu_used_milli / 10 if use else None,
+            "total_cores": milli.number(status.cpu_milli_total),
+            "available_cores": milli.number(status.cpu_milli_free),
+        },
+        "memory": {
+            "total_gb": amount_number("memory", status.memory_bytes_total),
+            "available_gb": amount_number("memory", status.memory_bytes_free),
+            "percent": use.memory_used_milli / 10 if use else None,
+        },
+        "disk": {
+            "total_gb": amount_number("storage", disk.total),
+            "free_gb": amount_number("storage", disk.free),
+        },
+        "gpus": [
+            {
+                "gpu_id": offer.device,
+                "memory_free_mb": offer.memory_free_bytes >> 20,
+                "memory_total_mb": offer.memory_total_bytes >> 20,
+                "utilization_percent": by_device.get(offer.device, 0) / 10,
+            }
+            for offer in sharing.offers
+            if offer.device
+        ],
+    }
+
+
+def _thresholds(told: Mapping[str, float] | ThresholdsConfig) -> ThresholdsConfig:
+    if isinstance(told, ThresholdsConfig):
+        return told
+    try:
+        return msgspec.convert(dict(told), ThresholdsConfig)
+    except msgspec.ValidationError as error:
+        raise BadValue(dict(told), expected=str(error), remedy="Use the six of the file") from None
+
+
+def _passes(offer: dict[str, Any], report: dict[str, Any], limits: ThresholdsConfig) -> bool:
+    """Usage strictly below max and free strictly above min, as the seed has it."""
+    match offer["resource_type"]:
+        case "cpu":
+            used, most = report["cpu"]["percent"], limits.cpu_percent_max
+            free, least = offer["amount"], limits.cpu_min_cores
+        case "memory":
+            used, most = report["memory"]["percent"], limits.memory_percent_max
+            free, least = offer["amount"], limits.memory_min_gb
+        case "gpu":
+            device = offer["conditions"]["gpu_id"]
+            gpu = next(one for one in report["gpus"] if one["gpu_id"] == device)
+            used, most = gpu["utilization_percent"], limits.gpu_utilization_max
+            free, least = gpu["memory_free_mb"], limits.gpu_memory_min_mb
+        case _:
+            return True
+    return used is not None and used < most and free > least
