@@ -109,7 +109,7 @@ class Coordinator:
         if start_ms > now_ms:
             self._starts.add(job.spec.id, start_ms)
         else:
-            self.host.wait(job)
+            self.host.wait(job, now_ms)
 
     def _leave(self, job: JobId) -> None:
         """It waits for nothing any more."""
@@ -119,7 +119,8 @@ class Coordinator:
     def keep_dates(self, now_ms: int, ready: Ready) -> None:
         """Those whose time has come join the line; those whose time is over end."""
         for job_id in self._starts.due(now_ms):
-            self.host.wait(self.jobs[job_id])
+            self.host.wait(self.jobs[job_id], now_ms)
+            ready.touch(self.jobs[job_id])
         for job_id in self._deadlines.due(now_ms):
             job = self.jobs[job_id]
             job.is_overdue = True

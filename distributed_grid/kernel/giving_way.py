@@ -83,7 +83,8 @@ class GivingWay:
             is_low = host.line.lifted(entry, now_ms) == LOW
             if looks < LOOKS_MAX and not (is_low and is_short) and self._may_look(entry, now_ms):
                 looks += self._evict_for(entry, now_ms, ready)
-            is_short = is_short or not (is_low or entry.is_shared)
+            is_own = not (is_low or entry.is_shared)
+            is_short = is_short or (is_own and host.ledger.could_ever(entry.request) is None)
 
     def _stop_waiting(self) -> None:
         """Those whose victims have all gone had their chance: they may ask again."""
@@ -134,11 +135,19 @@ class GivingWay:
             found = plan(self._host.ledger, candidates, entry.request, now_ms)
             return found.victims if found else ()
         # A borrower needs an offer, not only room: so others give back what they borrowed.
-        for count in range(1, len(candidates) + 1):
-            victims = tuple(one.lease for one in sorted(candidates, key=_youngest)[:count])
-            if self._host.would_admit(entry, victims, now_ms):
-                return victims
+        some = [one.lease for one in sorted(candidates, key=_youngest)]
+        for count in range(1, len(some) + 1):
+            if self._host.would_admit(entry, tuple(some[:count]), now_ms):
+                return self._needed(entry, some[:count], now_ms)
         return ()
+
+    def _needed(self, entry: Entry, victims: list[str], now_ms: int) -> tuple[str, ...]:
+        """Without those of whom it turned out that they need not go."""
+        for lease in tuple(victims):
+            others = tuple(one for one in victims if one != lease)
+            if others and self._host.would_admit(entry, others, now_ms):
+                victims.remove(lease)
+        return tuple(victims)
 
     def _may_evict(self, entry: Entry, tenant: Tenant) -> bool:
         spec = tenant.job.spec
@@ -161,7 +170,7 @@ class GivingWay:
 
     def _rank(self, tenant: Tenant) -> int:
         """How important it was when it was granted: waiting had lifted it by then."""
-        waited_ms = tenant.attempt.granted_ms - tenant.job.submitted_ms
+        waited_ms = tenant.attempt.granted_ms - (tenant.job.ready_ms or tenant.attempt.granted_ms)
         return lifted(RANKS[tenant.job.spec.priority], waited_ms, self._host.ageing_ms)
 
     # For those who booked

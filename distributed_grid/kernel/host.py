@@ -86,11 +86,16 @@ class Host:
 
     # Waiting
 
-    def wait(self, job: Job) -> None:
-        """A job joins the line; one that waits already keeps its place."""
+    def wait(self, job: Job, now_ms: int) -> None:
+        """A job joins the line; one that waits already keeps its place.
+
+        It ages from the first time: neither what it came after nor a late start counts.
+        """
         spec = job.spec
+        if job.ready_ms is None:
+            job.ready_ms = now_ms
         entry = Entry(
-            submitted_ms=job.submitted_ms,
+            submitted_ms=job.ready_ms,
             job=spec.id,
             rank=RANKS[spec.priority],
             is_shared=spec.is_shared,

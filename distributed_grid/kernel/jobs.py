@@ -119,6 +119,7 @@ class Job(msgspec.Struct, kw_only=True):
     started_ms: int | None = None
     ended_ms: int | None = None
     progress: Progress | None = None
+    ready_ms: int | None = None  # Since when only room is lacking: from then on it ages.
     after_left: list[JobId] = []  # Of those it comes after: not ended yet. Each is decided once.
 
     @property

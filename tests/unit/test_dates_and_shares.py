@@ -4,9 +4,11 @@ import msgspec
 import pytest
 
 from distributed_grid.errors import BadValue, BookingConflict, NotFound
+from distributed_grid.kernel.entry import AGEING_MS
 from distributed_grid.kernel.node import Book, Unbook
 from distributed_grid.model.booking import Booking
-from distributed_grid.model.job import Array, Work
+from distributed_grid.model.job import After, Array, Work
+from distributed_grid.model.priority import LOW
 from distributed_grid.model.resources import Request
 from distributed_grid.wire import keeper
 from tests.node_world import World, a_job, fill, told
@@ -183,3 +185,22 @@ def test_use_is_remembered_across_a_restart():
     before = world.node.host.accounts.user_use("ada")
     world.start_agent()
     assert world.node.host.accounts.user_use("ada") == before > 0
+
+
+def test_a_job_ages_from_when_it_could_run_and_not_while_it_waits_for_its_time():
+    world = World()
+    later = a_job("later", priority="low", start_ms=world.now_ms + 4 * AGEING_MS)
+    before = a_job("before")
+    after = a_job("after", priority="low", after=(After(job=before.id),))
+    world.submit(later, before, after)
+    world.pump()
+    world.now_ms += 4 * AGEING_MS
+    fill(world, count=3, priority="urgent")
+    world.end(before)
+    world.pump()
+    world.start_agent()
+    line, now_ms = world.node.host.line, world.now_ms
+    waiting = {entry.job: entry for entry in line.order(now_ms, world.node.host.accounts)}
+    lifted = {job: line.lifted(entry, now_ms) for job, entry in waiting.items()}
+    assert set(lifted.values()) <= {LOW}
+    assert world.job(later).ready_ms == world.job(after).ready_ms == now_ms

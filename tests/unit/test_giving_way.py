@@ -333,3 +333,29 @@ def test_the_books_of_what_is_borrowed_are_checked():
     world.pump()
     world.node.check()
     assert world.node.host.borrowed.cpu_milli == 1_000
+
+
+def test_a_borrower_who_has_nothing_that_is_wanted_stays():
+    terms = msgspec.structs.replace(LENDS_ALL, reserved_cpu_milli=0)
+    world = a_lender(terms)
+    large = borrowed("large", cpus=3_000, priority="low")
+    world.submit(large)
+    world.pump()
+    world.now_ms += 10
+    small = borrowed("small", cpus=1_000, priority="low")
+    world.submit(small)
+    world.pump()
+    world.submit(borrowed("urgent", priority="urgent", cpus=3_000))
+    assert [m.attempt for m in told(world, keeper.Preempt)] == [
+        world.job(large).live_attempts[0].id
+    ]
+
+
+def test_a_giant_in_the_line_does_not_keep_the_owner_from_his_cores():
+    world = a_lender()
+    loan = borrowed("loan", cpus=4_000)
+    world.submit(loan)
+    world.pump()
+    world.submit(a_job("giant", cpus=64_000, wait_for_capacity=True))
+    world.submit(a_job("mine", priority="low"))
+    assert told(world, keeper.Preempt)

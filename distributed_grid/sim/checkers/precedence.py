@@ -13,6 +13,12 @@ from distributed_grid.model.resources import Resources
 from distributed_grid.sim.world import Checker, Violation, World
 
 
+def ready_ms_of(node: Node, job: JobId) -> int:
+    """Since when only room is lacking; a job that waits for its time has not begun to."""
+    known = node.coordinator.jobs[job]
+    return known.submitted_ms if known.ready_ms is None else known.ready_ms
+
+
 def rank_of(world: World, job: JobId, submitted_ms: int, now_ms: int) -> int:
     """The class of a job as waiting has lifted it."""
     steps = (now_ms - submitted_ms) // world.mood.ageing_ms
@@ -21,7 +27,7 @@ def rank_of(world: World, job: JobId, submitted_ms: int, now_ms: int) -> int:
 
 def standing(world: World, node: Node, job: JobId) -> tuple[bool, int]:
     """Where a job stands now: the owner's before borrowed work, then by class."""
-    submitted_ms = node.coordinator.jobs[job].submitted_ms
+    submitted_ms = ready_ms_of(node, job)
     return world.spec(job).is_shared, rank_of(world, job, submitted_ms, world.now_ms)
 
 
@@ -87,7 +93,7 @@ class NobodyIsOvertakenForLong(Checker):
         for lease in ready.save_leases:
             place = standing(world, node, lease.job)
             for waiting in node.host.line:
-                waited_ms = world.now_ms - node.coordinator.jobs[waiting].submitted_ms
+                waited_ms = world.now_ms - ready_ms_of(node, waiting)
                 mine = standing(world, node, waiting)
                 if waited_ms <= OVERTAKING_MS_MAX or mine >= place or mine[1] == LOW:
                     continue

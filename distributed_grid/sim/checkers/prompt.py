@@ -14,7 +14,7 @@ from distributed_grid.kernel.ready import Ready
 from distributed_grid.model.ids import JobId
 from distributed_grid.model.lease import Lease
 from distributed_grid.sim.arrivals import GRACE_MS_MAX, LONGEST_MS
-from distributed_grid.sim.checkers.precedence import rank_of, standing
+from distributed_grid.sim.checkers.precedence import rank_of, ready_ms_of, standing
 from distributed_grid.sim.world import TICK_MS, Checker, Violation, World
 
 # A grace period, a look, two ticks that may just have been missed, and the way of the report.
@@ -48,13 +48,12 @@ class VictimsMakeRoom(Checker):
         if len(node.host.bookings):
             return None  # Whoever booked comes first.
         own = [job for job in node.host.line if not world.spec(job).is_shared]
-        jobs = node.coordinator.jobs
         places = {job: standing(world, node, job) for job in own}
         best = min(places.values(), default=None)
         top = [job for job, place in places.items() if place == best]
         if len(top) > 1 and best is not None and best[1] == 2:
             return None  # Of medium work the shares decide.
-        return min(top, key=lambda job: (jobs[job].submitted_ms, job), default=None)
+        return min(top, key=lambda job: (ready_ms_of(node, job), job), default=None)
 
     def _would_help(self, world: World, node: Node, first: JobId) -> bool:
         trial = node.ledger.copy()
@@ -79,7 +78,7 @@ def may_evict(world: World, node: Node, who: JobId, lease: str) -> bool:
         return False  # A borrower's needs a permission; without it, it was refused.
     if spec.is_shared:
         return True
-    submitted_ms = node.coordinator.jobs[held.job].submitted_ms
+    submitted_ms = ready_ms_of(node, held.job)
     rank = rank_of(world, held.job, submitted_ms, held.granted_ms)
     return world.spec(who).priority == "urgent" and rank > 0
 
@@ -121,11 +120,11 @@ class NobodyStarves(Checker):
             if is_shared or rank > 0:
                 continue
             if waiting not in self._until_ms:
-                mine = jobs[waiting].submitted_ms, waiting
+                mine = ready_ms_of(node, waiting), waiting
                 ahead_ms = sum(
                     _takes_ms(world, other)
                     for other, job in jobs.items()
-                    if not job.has_ended and (job.submitted_ms, other) < mine
+                    if not job.has_ended and (ready_ms_of(node, other), other) < mine
                 )
                 self._until_ms[waiting] = (
                     world.now_ms + ahead_ms + _running_ms(world) + OVERTAKING_MS_MAX + _BOOKED_MS

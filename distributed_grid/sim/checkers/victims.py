@@ -6,7 +6,7 @@ Lives here: the legality of each eviction and the books over it. Never here: how
 from distributed_grid.kernel.node import Met, Node, NodeEvent, Reports
 from distributed_grid.kernel.ready import Ready
 from distributed_grid.model.ids import JobId
-from distributed_grid.sim.checkers.precedence import rank_of, standing
+from distributed_grid.sim.checkers.precedence import rank_of, ready_ms_of, standing
 from distributed_grid.sim.world import Checker, Violation, World
 from distributed_grid.wire.keeper import Ended, Preempt
 
@@ -34,7 +34,7 @@ class OnlyLessImportantGiveWay(Checker):
             for one in node.host.line
             if world.spec(one).priority == "urgent" and not world.spec(one).is_shared
         ]
-        submitted_ms = node.coordinator.jobs[job].submitted_ms
+        submitted_ms = ready_ms_of(node, job)
         if not urgent or rank_of(world, job, submitted_ms, held.granted_ms) == 0:
             raise Violation(f"{spec.name} is as important as {whom}, and gives way to it")
 
