@@ -59,7 +59,7 @@ class Operations(Protocol):
         ...
 
     async def wait(self, word: str, *, timeout_ms: int) -> JobView:
-        """The job once it has ended, or as it is when the time is over (0: no limit)."""
+        """The job once it has ended, or as it is when the time is over."""
         ...
 
     async def wait_many(self, words: tuple[str, ...], *, timeout_ms: int) -> Jobs:

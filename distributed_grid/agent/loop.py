@@ -36,7 +36,7 @@ from distributed_grid.wire.api import Event, Explanation, Jobs, JobView, NodeSta
 from distributed_grid.wire.keeper import Quit, Run, Stop
 from distributed_grid.wire.sharing import ChangeOffers, Queue, SharingStatus
 
-TICK_S: Final = 1.0  # Reservations, a full store, tidying: nothing that needs it sooner.
+TICK_S: Final = 1.0  # Dates, the owner, a full store, tidying: a second more or less is fine.
 TIDY_TICKS: Final = 300  # Old jobs are forgotten every five minutes.
 RETRY_S: Final = 1.0  # A full disk is looked at again this often.
 
