@@ -259,6 +259,7 @@ WORDS = [
     "check",
     "format",
     "unit",
+    "sim",
     "edge",
     "docs",
     "reference",
