@@ -19,9 +19,9 @@ from statistics import median
 from time import thread_time_ns
 from typing import Any
 
-from distributed_grid.kernel.entry import AGEING_MS
+from distributed_grid.kernel.entry import AGEING_MS, Entry
 from distributed_grid.kernel.fairness import Accounts
-from distributed_grid.kernel.waiting import Entry, WaitingLine
+from distributed_grid.kernel.waiting import WaitingLine
 from distributed_grid.model.ids import JobId
 from distributed_grid.model.priority import MEDIUM, Weights
 from distributed_grid.model.resources import Request, Resources

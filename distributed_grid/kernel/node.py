@@ -162,7 +162,7 @@ class Node:
                 self.coordinator.giving_way.met(hello.suspended)
             case Sampled() | Lend() | Book() | Unbook():
                 self._share(event, ready)
-            case Tick():
+            case _:
                 self._tick(event.now_ms, ready)
         if isinstance(event, Tick | Sampled | Lend):
             self.coordinator.giving_way.yield_to_owner(event.now_ms, ready)
