@@ -204,3 +204,16 @@ def test_a_job_ages_from_when_it_could_run_and_not_while_it_waits_for_its_time()
     lifted = {job: line.lifted(entry, now_ms) for job, entry in waiting.items()}
     assert set(lifted.values()) <= {LOW}
     assert world.job(later).ready_ms == world.job(after).ready_ms == now_ms
+
+
+def test_since_when_a_job_could_run_outlives_the_agent():
+    world = World()
+    blocker = a_job("blocker", cpus=4_000, priority="urgent")
+    later = a_job("later", start_ms=world.now_ms + 100)
+    world.submit(blocker, later)
+    world.pump()
+    world.pass_time(100)
+    due_ms = world.now_ms
+    world.now_ms += AGEING_MS
+    world.start_agent()
+    assert world.job(later).ready_ms == due_ms
