@@ -49,7 +49,8 @@ class GivingWay:
         self.suspended: dict[str, str] = {}  # Lease -> why.
         self._unsure: set[str] = set()  # Leases of borrowers that ran before a restart.
         self._for_whom: dict[str, JobId] = {}  # Lease -> the job that waits for its room.
-        self._looked_ms: dict[JobId, int] = {}  # When nothing helped.
+        self._looked_ms: dict[JobId, int] = {}  # When nothing helped a job that waits.
+        self._booked_ms: dict[str, int] = {}  # When room was last looked for, by booking.
 
     def forget(self, lease: str) -> None:
         """The lease is over."""
@@ -98,12 +99,7 @@ class GivingWay:
         could_evict = entry.rank == URGENT or (not entry.is_shared and self._host.borrowers)
         if not could_evict or entry.job in self._host.awaited:
             return False
-        return not self._has_looked(entry.job, now_ms)
-
-    def _has_looked(self, who: JobId, now_ms: int) -> bool:
-        """Whether nothing helped a moment ago."""
-        looked_ms = self._looked_ms.get(who)
-        return looked_ms is not None and now_ms - looked_ms < AGAIN_MS
+        return not _is_fresh(self._looked_ms.get(entry.job), now_ms)
 
     def _evict_for(self, entry: Entry, now_ms: int, ready: Ready) -> bool:
         """Plan and carry out; whether it was worth a look."""
@@ -181,10 +177,9 @@ class GivingWay:
         if not host.bookings.active(now_ms):
             return
         due = host.bookings.due(now_ms, host.ledger.free(), tuple(host.holders.values()))
-        fresh = [one for one in due if not self._has_looked(JobId(one.booking), now_ms)]
-        if not fresh:
+        if all(_is_fresh(self._booked_ms.get(one.booking), now_ms) for one in due):
             return
-        self._looked_ms |= dict.fromkeys((JobId(one.booking) for one in fresh), now_ms)
+        self._booked_ms = {one.booking: now_ms for one in due}
         # All that is kept is tried on side by side, beside those who do not leave already.
         trial = host.ledger.copy()
         for lease in self.leaving:
@@ -260,6 +255,11 @@ class GivingWay:
             )
         )
         ready.happened.append(_happened("job.preempted", tenant, now_ms, for_whom))
+
+
+def _is_fresh(looked_ms: int | None, now_ms: int) -> bool:
+    """Whether somebody looked a moment ago."""
+    return looked_ms is not None and now_ms - looked_ms < AGAIN_MS
 
 
 def _youngest(one: Candidate) -> tuple[int, int, str]:

@@ -79,7 +79,7 @@ MUTANTS = (
     Mutant("what is booked is not held back", "host:Host.beside_bookings",
            "if held_back and not", "if False and not", 0),
     Mutant("nobody gives way to a booking", "giving_way:GivingWay.make_room_for_bookings",
-           "if not fresh:\n        return", "return", 12),
+           "if not host.bookings.active(now_ms):\n        return", "return", 12),
     Mutant("bookings are forgotten in a crash", "memory:Memory.save_bookings",
            "ready.save_meta[BOOKINGS] =", "_ =", 0),
     Mutant("a lease is told before it is saved", "coordinator:Coordinator.fill",
