@@ -23,6 +23,7 @@ from distributed_grid.edges.runner.attempts import Attempt, Report
 from distributed_grid.edges.runner.cgroups import CgroupPool
 from distributed_grid.edges.runner.containment import remove_leftovers
 from distributed_grid.edges.runner.door import Door
+from distributed_grid.edges.runner.foresight import Foresight
 from distributed_grid.edges.runner.journal import Journal
 from distributed_grid.edges.runner.output import bring_home
 from distributed_grid.edges.runner.reports import Reports
@@ -51,7 +52,7 @@ from distributed_grid.wire.keeper import (
 ATTEMPTS_MAX: Final = 10_000  # Far more than processes make sense on a machine; bounds our memory.
 LOOK_NS: Final = 200_000_000  # How often output and memory of running jobs are looked at.
 PEAKS_EVERY: Final = 5  # Looks between two that sum up memory where nothing depends on it.
-SEND_NS: Final = 5_000_000  # Reports from the middle of a chunk wait this long for company.
+SEND_NS: Final = 20_000_000  # Reports from the middle of a chunk wait this long for company.
 LEAVE_NS: Final = 10_000_000_000  # For an agent that said it goes, or is told to.
 FAILURES_MAX: Final = 100  # Turns in a row that went wrong: then nothing works any more.
 GRACE_MS_MAX: Final = 10_000  # When the keeper itself is told to end.
@@ -83,6 +84,7 @@ class Keeper:
         self.leave_at_ns = 0
         self._heard: deque[ToKeeper] = deque()  # Not obeyed yet.
         self._timetable = Timetable()
+        self._foresight = Foresight(self.stance.cores_count)
         self._over: list[Attempt] = []
         self._is_reaping = False  # More children may have ended than one turn takes.
         self._look_at_ns = 0
@@ -135,6 +137,7 @@ class Keeper:
         self._tell()
         while self._over:
             self._put_away(self._over.pop())
+        self.stance.rest(self._foresight.cores(time.monotonic_ns(), len(self.by_pid)))
 
     def _handle(self, descriptor: int, events: int) -> None:
         if descriptor == self._wakeup.fileno():
@@ -348,6 +351,8 @@ class Keeper:
             reports = [*reports, *attempt.start_next()]
             if attempt.pid:
                 self.by_pid[attempt.pid] = attempt
+                if attempt.pending or self.turns.is_awaited(attempt.run):
+                    self._foresight.started(attempt)
         if attempt.beside.pid:
             self.by_pid[attempt.beside.pid] = attempt
         if attempt.container and attempt.container.remover:
@@ -399,7 +404,6 @@ class Keeper:
 
     def _look(self, now_ns: int) -> None:
         self._looks += 1
-        self.stance.rest()
         by_group = "memory" in self.pool.enforces
         for attempt in dict.fromkeys(self.by_pid.values()):  # With a command beside it: once.
             if now_ns - attempt.started_ns < LOOK_NS:

@@ -32,15 +32,18 @@ class Recipe:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._program: Program | None = None
-        env = {**run.env, "GRID_WORKDIR": run.scratch_dir}
-        # As bytes: `posix_spawn` would encode all of it again for every index.
-        self._env = {os.fsencode(name): os.fsencode(value) for name, value in env.items()}
+        self._env = {**run.env, "GRID_WORKDIR": run.scratch_dir}
+        # Of a chunk as bytes: `posix_spawn` would encode all of it again for every index.
+        self._encoded: dict[bytes, bytes] = {}
 
     def start(self, index: int, out: int, err: int) -> int:
         """The process id; raises `NotRun`. The keeper must have taken its stance."""
         program = self._program or find(self._run.argv, self._run.env)
         if index >= 0:
-            self._env[b"GRID_ARRAY_INDEX"] = b"%d" % index
+            if not self._encoded:
+                encode = os.fsencode
+                self._encoded = {encode(name): encode(value) for name, value in self._env.items()}
+            self._encoded[b"GRID_ARRAY_INDEX"] = b"%d" % index
         try:
             pid = self._spawn(program, out, err)
         except OSError as problem:
@@ -61,7 +64,7 @@ class Recipe:
         return os.posix_spawn(
             program.path,
             program.argv,
-            self._env,
+            self._encoded or self._env,
             file_actions=(
                 (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_DUP2, out, 1),

@@ -62,9 +62,20 @@ class Stance:
                 self.pool.go_home()  # Half inside is nowhere.
             raise NotRun("failed", EXIT_GRID, f"its limits could not be set: {problem}") from None
 
-    def rest(self) -> None:
-        """Nothing was started for a moment: do not share a core with a job that keeps it busy."""
-        self._stand_on(self._cores_home)
+    def rest(self, cores: tuple[int, ...] = ()) -> None:
+        """Nothing is to be started now: wait on these cores, or on whichever is free.
+
+        Not on those of the last child: it may keep them busy for hours.
+        """
+        try:
+            self._stand_on(frozenset(cores) or self._cores_home)
+        except OSError:  # Taken from us meanwhile.
+            self._stand_on(self._cores_home)
+
+    @property
+    def cores_count(self) -> int:
+        """How many cores there are for us and our children; 0 where nobody is pinned."""
+        return len(self._cores_home)
 
     def go_home(self) -> None:
         """Be as at the start: nothing runs, or the agent is to be started."""

@@ -90,7 +90,9 @@ def test_the_next_starts_only_when_the_tree_of_the_last_is_gone(
     survivor = tmp_path / "survivor"
     script = f"(setsid sh -c 'echo $$ >{survivor}; exec sleep 600' &); until [ -s {survivor} ]; "
     lab.send(lab.a_shell(f"{script} do sleep 0.01; done", attempt="a", lease="l"))
-    lab.send(lab.a_shell("kill -0 $(cat survivor)", attempt="b", lease="l"))
+    # Dead and not yet reaped is gone, too: a signal would still reach it.
+    is_alive = "p=$(cat survivor); kill -0 $p && ! grep -q zombie /proc/$p/status"
+    lab.send(lab.a_shell(is_alive, attempt="b", lease="l"))
 
     assert lab.ended("b")[-1].code == 1
     assert "left behind" in lab.ended("a")[-1].note
