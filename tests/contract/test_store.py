@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -299,9 +300,9 @@ def test_what_nobody_waits_for_shares_the_sync_of_what_somebody_waits_for(tmp_pa
     groups = []
 
     class Counting(SqliteStore):
-        def _write_group(self, group):
+        def _written(self, group):
             groups.append(len(group))
-            super()._write_group(group)
+            return super()._written(group)
 
     async def ask() -> None:
         store = Counting(str(tmp_path / "grid.db"))
@@ -313,3 +314,78 @@ def test_what_nobody_waits_for_shares_the_sync_of_what_somebody_waits_for(tmp_pa
 
     asyncio.run(ask())
     assert groups == [2]
+
+
+class Watched(SqliteStore):
+    """Tells who wrote; writes of the thread wait until they may go on."""
+
+    def __init__(self, file: str) -> None:
+        super().__init__(file)
+        self.has_begun = threading.Event()
+        self.may_go_on = threading.Event()
+        self.writers: list[tuple[str, int]] = []
+
+    def _transaction(self, group):
+        name = threading.current_thread().name
+        if name == "store-writer":
+            self.has_begun.set()
+            assert self.may_go_on.wait(30)
+        self.writers.append((name, len(group)))
+        return super()._transaction(group)
+
+
+def test_while_syncs_are_quick_the_loop_writes_and_what_comes_together_shares_one(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(sqlite_module, "QUICK_S", 60)
+
+    async def ask() -> None:
+        store = Watched(str(tmp_path / "grid.db"))
+        await asyncio.gather(*(store.commit([PutJob(a_job(n))]) for n in range(3)))
+        await store.commit([PutJob(a_job(4))])
+
+        assert store.writers == [("MainThread", 3), ("MainThread", 1)]
+        await store.close()
+
+    asyncio.run(ask())
+
+
+def test_slow_syncs_do_not_hold_up_the_loop_and_keep_the_order(tmp_path, monkeypatch):
+    monkeypatch.setattr(sqlite_module, "QUICK_S", 0)  # The first one is too slow already.
+
+    async def ask() -> None:
+        store = Watched(str(tmp_path / "grid.db"))
+        await store.commit([PutJob(a_job(1))])
+        slow = asyncio.create_task(store.commit([PutJob(a_job(1, state="running"))]))
+        assert await asyncio.to_thread(store.has_begun.wait, 30)  # The loop goes on meanwhile.
+        monkeypatch.setattr(sqlite_module, "QUICK_S", 60)
+        quick = asyncio.create_task(store.commit([PutJob(a_job(1, state="failed"))]))
+        for _ in range(5):  # It must not overtake the slow one.
+            await asyncio.sleep(0)
+        assert not slow.done()
+        assert not quick.done()
+        store.may_go_on.set()
+        await asyncio.gather(slow, quick)
+
+        assert store.writers == [("MainThread", 1), ("store-writer", 1), ("store-writer", 1)]
+        assert await store.job(a_job(1).id) == a_job(1, state="failed")
+        await store.commit([])
+        assert store.writers[-1] == ("MainThread", 1)
+        await store.close()
+
+    asyncio.run(ask())
+
+
+def test_a_write_that_was_stuck_once_is_left_to_the_thread(tmp_path, monkeypatch):
+    monkeypatch.setattr(sqlite_module, "STUCK_S", 0)
+
+    async def ask() -> None:
+        store = Watched(str(tmp_path / "grid.db"))
+        store.may_go_on.set()
+        await store.commit([PutJob(a_job(1))])
+        await store.commit([PutJob(a_job(2))])
+
+        assert [name for name, _ in store.writers] == ["MainThread", "store-writer"]
+        await store.close()
+
+    asyncio.run(ask())

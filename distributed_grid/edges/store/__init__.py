@@ -29,7 +29,7 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PutJob(msgspec.Struct, frozen=True, tag="put-job"):
-    """Write a job, or write it again."""
+    """Write a job, or write it again; its name, user and age never change."""
 
     job: JobRow
 

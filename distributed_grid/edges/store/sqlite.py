@@ -1,9 +1,13 @@
 """The store on disk: one SQLite file in WAL mode, fully synced before anything is acknowledged.
 
-Lives here: the file, its writer thread, what SQLite's errors mean. Never here: the schema
+Lives here: the file, who writes to it when, what SQLite's errors mean. Never here: the schema
 (`migrations`), rows and statements (`rows`).
-Invariant: only the writer thread writes. Batches that come while it syncs go into its next
-transaction together, so that a hundred promises cost one sync.
+Invariant: batches are written in the order in which they came, by one writer at a time. Those that
+come together, or while it syncs, go into one transaction, so that a hundred promises cost one sync.
+
+Where a sync takes less than a millisecond the loop itself writes: to hand a batch to a thread and
+to be told by it takes as long as the sync, and longer while both want to run Python. Where syncs
+are slow, the thread writes, and the loop goes on meanwhile.
 """
 
 import asyncio
@@ -43,6 +47,9 @@ T = TypeVar("T")
 # job would double what the next submission has to wait for.
 COMPANY_S_MAX: Final = 0.005
 GROUP_BATCHES_MAX: Final = 1_000  # In one transaction; then those who wait are told.
+QUICK_S: Final = 0.002  # A write that usually takes less does not hold up the loop for long.
+SLOW_S_MAX: Final = 0.008  # As which the slowest counts: a checkpoint now and then is no habit.
+STUCK_S: Final = 0.1  # But this is no checkpoint: the disk is busy, or somebody holds a lock.
 BUSY_S_MAX: Final = 5  # For a backup program that reads the file; agents are kept apart by a lock.
 CHECK_BYTES_MAX: Final = 64 << 20  # A larger file is not checked at the start: over 0.3 s.
 WAL_BYTES_KEPT: Final = 16 << 20  # After a checkpoint; a burst does not keep its space for ever.
@@ -51,9 +58,11 @@ NO_SPACE_BYTES: Final = 64 << 10  # With less than this free, an I/O error means
 
 class _Batch(NamedTuple):
     writes: Sequence[Write]
-    is_urgent: bool
     loop: asyncio.AbstractEventLoop
     done: "asyncio.Future[None]"
+
+
+_Answer = tuple[_Batch, Exception | None]
 
 
 class SqliteStore:
@@ -63,7 +72,12 @@ class SqliteStore:
         self.file = file
         self._writer = _opened(file)
         self._reader = _connected(file)
-        self._queue: SimpleQueue[_Batch | None] = SimpleQueue()
+        self._pending: list[_Batch] = []  # Not handed to a writer yet; the loop's alone.
+        self._handing: asyncio.Handle | None = None  # When they will be.
+        self._is_soon = False  # At once, and not when the wait for company is over.
+        self._queue: SimpleQueue[list[_Batch] | None] = SimpleQueue()
+        self._queued = 0  # Groups that the thread has and has not told of; the loop's alone.
+        self._usual_s = 0.0  # How long a transaction takes, the last ones counting most.
         self._is_closed = False
         self._reads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store-reader")
         # Not joined at exit: who dies without `close` was promised only what is on disk.
@@ -76,8 +90,38 @@ class SqliteStore:
             raise StoreClosed(self.file)
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
-        self._queue.put(_Batch(tuple(writes), is_urgent, loop, done))
+        self._pending.append(_Batch(tuple(writes), loop, done))
+        if is_urgent and not self._is_soon:
+            # After those that are about to run: they may have something to write, too.
+            self._is_soon = True
+            self._hand_over_at(loop.call_soon(self._hand_over))
+        elif len(self._pending) == 1:
+            self._hand_over_at(loop.call_later(COMPANY_S_MAX, self._hand_over))
         await done
+
+    def _hand_over_at(self, moment: asyncio.Handle | None) -> None:
+        if self._handing is not None:
+            self._handing.cancel()
+        self._handing = moment
+
+    def _hand_over(self) -> None:
+        """Have everything written that waits for it."""
+        self._hand_over_at(None)
+        self._is_soon = False
+        group, self._pending = self._pending, []
+        if not group:
+            return
+        if self._queued or self._usual_s > QUICK_S:
+            self._queued += 1
+            self._queue.put(group)
+        else:
+            for batch, error in self._written(group):
+                _settle(batch, error)
+
+    def _thread_told(self, groups: int, answers: list[_Answer]) -> None:
+        self._queued -= groups
+        for batch, error in answers:
+            _settle(batch, error)
 
     async def load_all(self) -> Remembered:
         """What an agent needs at its start."""
@@ -106,6 +150,7 @@ class SqliteStore:
         if self._is_closed:
             return
         self._is_closed = True
+        self._hand_over()
         self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
         await asyncio.to_thread(self._reads.shutdown)
@@ -121,38 +166,40 @@ class SqliteStore:
         except sqlite3.Error as error:
             raise _meaning(self.file, error) from error
 
-    # --- On the writer thread ------------------------------------------------------------------
+    # --- Writing: on the thread, or on the loop while the thread has nothing to do ---------------
 
     def _write_all(self) -> None:
         is_last = False
         while not is_last:
             first = self._queue.get()
-            group = [] if first is None else [first]
             is_last = first is None
-            until_s = time.monotonic() + COMPANY_S_MAX
-            while not is_last and len(group) < GROUP_BATCHES_MAX:
-                is_waited_for = any(batch.is_urgent for batch in group)
+            groups = [first] if first else []
+            while not is_last and sum(map(len, groups)) < GROUP_BATCHES_MAX:
                 try:
-                    item = self._queue.get(
-                        timeout=0 if is_waited_for else max(until_s - time.monotonic(), 0)
-                    )
+                    more = self._queue.get_nowait()
                 except Empty:
                     break
-                if item is None:
-                    is_last = True
-                else:
-                    group.append(item)
-            if group:
-                self._write_group(group)
+                is_last = more is None
+                groups += [more] if more else []
+            if groups:
+                batches = [batch for group in groups for batch in group]
+                answers = self._written(batches)
+                loop = batches[-1].loop
+                if not loop.is_closed():
+                    loop.call_soon_threadsafe(self._thread_told, len(groups), answers)
 
-    def _write_group(self, group: list[_Batch]) -> None:
+    def _written(self, group: list[_Batch]) -> list[_Answer]:
+        began_s = time.monotonic()
         error = self._transaction(group)
+        took_s = time.monotonic() - began_s
+        if took_s >= STUCK_S:
+            self._usual_s = SLOW_S_MAX
+        else:
+            self._usual_s += (min(took_s, SLOW_S_MAX) - self._usual_s) / 8
         if error is not None and len(group) > 1:
-            for batch in group:  # One of them spoils it: each alone tells which.
-                _settle(batch, self._transaction([batch]))
-            return
-        for batch in group:
-            _settle(batch, error)
+            # One of them spoils it: each alone tells which.
+            return [(batch, self._transaction([batch])) for batch in group]
+        return [(batch, error) for batch in group]
 
     def _transaction(self, group: list[_Batch]) -> Exception | None:
         """Write a group whole, or nothing of it and say why."""
@@ -169,16 +216,12 @@ class SqliteStore:
 
 
 def _settle(batch: _Batch, error: Exception | None) -> None:
-    def settle() -> None:
-        if batch.done.done():
-            return  # Whoever waited was cancelled.
-        if error is None:
-            batch.done.set_result(None)
-        else:
-            batch.done.set_exception(error)
-
-    if not batch.loop.is_closed():
-        batch.loop.call_soon_threadsafe(settle)
+    if batch.done.done():
+        return  # Whoever waited was cancelled.
+    if error is None:
+        batch.done.set_result(None)
+    else:
+        batch.done.set_exception(error)
 
 
 def _opened(file: str) -> sqlite3.Connection:
