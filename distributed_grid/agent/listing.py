@@ -16,8 +16,9 @@ CANDIDATES_MAX = 50  # Of one name or prefix in the store; two are enough to be 
 
 async def found(word: str, coordinator: Coordinator, store: Store) -> Job:
     """The job that a word means, wherever it is."""
-    if len(word) == ID_DIGITS and (job := coordinator.jobs.get(JobId(word))):
-        return job
+    told = word.removeprefix("id:")
+    if len(told) == ID_DIGITS and (job := coordinator.jobs.get(JobId(told))):
+        return job  # As programs name jobs, by the thousand: without a look at all of them.
     try:
         return find_job(word, coordinator.jobs.values())
     except NotFound:
