@@ -96,6 +96,11 @@ class Line:
         """Whether it can carry another request: not closed, nothing left over, not a parent's."""
         if not self._exchange.is_reusable or self._pid != os.getpid():
             return False
+        return self.is_silent
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether there is nothing to hear at this moment."""
         readable, _, _ = select.select([self._socket], [], [], 0)
         return not readable
 
@@ -211,8 +216,15 @@ class Caller:
                 line = self._line_again(line.patience, error)
         return response._replace(took_ms=int((time.monotonic() - started) * 1_000))
 
+    def asked(self, request: Request) -> Line:
+        """A line on which a request was sent, for `heard`; raises Broken if the agent went away."""
+        return self._asked(self._fresh_line(), request)
+
     def _once(self, request: Request, line: Line) -> Response:
-        self._asked(line, request)
+        return self.heard(self._asked(line, request))
+
+    def heard(self, line: Line) -> Response:
+        """The whole answer; raises Broken if the agent went away before it was complete."""
         try:
             gathering = Gathering()
             while (response := gathering.add(line.hear())) is None:

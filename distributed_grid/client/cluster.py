@@ -17,6 +17,7 @@ from distributed_grid.client.blocking import ANSWER_S, Caller
 from distributed_grid.client.map_results import MapResults, Pools
 from distributed_grid.client.map_workers import Applied, WorkerWishes
 from distributed_grid.client.mapping import plan_of
+from distributed_grid.client.pipeline import Pipeline
 from distributed_grid.client.specification import Command, Wishes
 from distributed_grid.client.streams import Events, Output
 from distributed_grid.client.submission import submitted, waited
@@ -106,6 +107,13 @@ class Cluster:
         """
         spec = self._caller.run(submitted(command, after, wishes))
         return JobHandle(self, spec.id, spec.name)
+
+    def pipeline(self) -> Pipeline:
+        """Submit many jobs without waiting for each: a context whose `submit` returns at once.
+
+        They are durable when the block ends, which raises the first refusal, if there was one.
+        """
+        return Pipeline(self._caller, lambda spec: JobHandle(self, spec.id, spec.name))
 
     def job(self, job: Job) -> JobView:
         """One job, by handle, id, name or prefix."""
