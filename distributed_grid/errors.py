@@ -20,6 +20,11 @@
     │   └── NotPicklable       a function, an item or a result that cannot travel
     ├── MapEnded               a whole map ended before its calls did
     ├── Closed                 a cluster was used after it was closed
+    ├── NotInMesh              this node is alone
+    ├── MeshUnreachable        a machine of the mesh does not answer
+    ├── MeshRefused            it answers, and says no
+    ├── BadTicket              a text that is no ticket, or not a whole one
+    ├── IdentityMoved          the key in the data directory belongs to another machine
     └── NotPermitted           the owner does not allow it
 
 Lives here: what went wrong, and what to do about it. Never here: printing, exit calls.
@@ -28,7 +33,7 @@ safe to print, whatever names of people's files and packages it repeats.
 """
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Literal
 
 EXIT_USAGE: Final = 2  # Of every command: a wrong word, a file that cannot be used.
 EXIT_GRID: Final = 125  # Of a job: Grid itself failed, refused, cancelled, lost or skipped it.
@@ -166,6 +171,7 @@ class NotFound(GridError):
         remedies = {
             "booking": "List them with: grid offer show",
             "path": "See what there is at /openapi.json",
+            "ticket": "List them with: grid ticket list",
         }
         remedy = remedies.get(kind, f"List them with: grid {kind}s")
         super().__init__(f"there is no {kind} {shown(name)}", remedy=remedy)
@@ -310,6 +316,113 @@ class Closed(GridError, RuntimeError):
         super().__init__(
             f"the cluster at {socket} was closed here, and asks nothing any more",
             remedy="Ask before close(), or inside the `with` block, or connect() again",
+        )
+
+
+class NotInMesh(GridError):
+    """This node is alone."""
+
+    exit_code = 3
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this node is in no mesh",
+            remedy="Join one with: grid join TICKET, or let others join it with: grid ticket",
+        )
+
+
+class MeshUnreachable(GridError):
+    """A machine of the mesh does not answer: that is no refusal."""
+
+    def __init__(self, node: str, *, tried: Sequence[str] = (), why: str = "") -> None:
+        self.node, self.tried, self.why = node, tuple(tried), why
+        where = f" at {', '.join(tried[:4])}" if tried else ""
+        because = f" ({_cut(why, WHY_CHARACTERS_MAX)})" if why else ""
+        super().__init__(
+            f"{shown(node)} cannot be reached{where}{because}",
+            remedy="See that it is up (grid status), and that UDP gets through to its port, which"
+            " grid up --listen ADDRESS:PORT sets",
+        )
+
+
+# Reason -> the sentence about it, and what to do.
+REFUSALS: Final[dict[str, tuple[str, str]]] = {
+    "stranger": ("this node is no member", "Join with a ticket: grid join TICKET"),
+    "other-mesh": (
+        "it belongs to another mesh",
+        "Ask for a ticket of the mesh that you mean; to change over: grid leave, then grid join",
+    ),
+    "expired": ("the certificate has expired", "Ask an admin for a ticket, and join again"),
+    "revoked": (
+        "the node was removed from the mesh, for good",
+        "Begin anew: grid down, grid up --new-identity, and a new ticket",
+    ),
+    "forged": ("a signature is wrong", "Ask for a new ticket; the text may have been changed"),
+    "malformed": ("it cannot read what it was sent", "Compare grid version on both machines"),
+    "protocol": ("it speaks no version that this node speaks", "Bring both to one version of Grid"),
+    "ticket-expired": ("the ticket has expired", "Ask for a new one: grid ticket --ttl 24h"),
+    "ticket-used-up": ("the ticket is used up", "Ask for a new one: grid ticket --uses N"),
+    "ticket-revoked": ("the ticket was revoked", "Ask for a new one: grid ticket"),
+    "ticket-unknown": ("it did not issue this ticket", "Ask for a new one: grid ticket"),
+    "issuer-unreachable": (
+        "the machine that issued the ticket does not answer",
+        "Bring that machine up, or ask for a ticket on another",
+    ),
+    "busy": ("too many ask at once", "Try again in a minute"),
+    "clone": (
+        "another machine uses the same key",
+        "Let one keep it; on the other: grid down, then grid up --new-identity",
+    ),
+    "not-permitted": ("the role does not allow it", "Ask an admin of the mesh, see: grid nodes"),
+    "denied": ("its owner keeps this address out", "Ask for it in mesh.allow and mesh.deny there"),
+}
+
+
+class MeshRefused(GridError):
+    """A machine of the mesh answers, and says no."""
+
+    exit_code = 5
+
+    def __init__(self, node: str, *, reason: str, detail: str = "") -> None:
+        self.node, self.reason, self.detail = node, reason, detail
+        sentence, remedy = REFUSALS.get(
+            reason, (f"it says {shown(reason)}", "Compare grid version on both machines")
+        )
+        more = f" ({_cut(detail, WHY_CHARACTERS_MAX)})" if detail else ""
+        super().__init__(f"{shown(node)} refuses: {sentence}{more}", remedy=remedy)
+
+
+TicketFault = Literal["cut-off", "mistyped", "no-ticket", "newer"]
+_TICKET_FAULTS: Final[dict[TicketFault, tuple[str, str]]] = {
+    "cut-off": ("the ticket is cut off", "Copy the whole line, to its last letter"),
+    "mistyped": ("the ticket has a wrong letter", "Copy it again rather than type it"),
+    "no-ticket": ("that is no ticket", "A ticket is the line that grid ticket prints: grid1…"),
+    "newer": ("the ticket is of a later version of Grid", "Install the issuer's version here"),
+}
+
+
+class BadTicket(GridError):
+    """A text that is no ticket, or not a whole one. It is not repeated: it may hold a secret."""
+
+    exit_code = 2
+
+    def __init__(self, fault: TicketFault) -> None:
+        self.fault = fault
+        message, remedy = _TICKET_FAULTS[fault]
+        super().__init__(message, remedy=remedy)
+
+
+class IdentityMoved(GridError):
+    """The key in the data directory was made on another machine, or this one became another."""
+
+    def __init__(self, data_dir: str, *, node: str) -> None:
+        self.data_dir, self.node = data_dir, node
+        super().__init__(
+            f"{data_dir} holds the identity of another machine (node {node[:8]})",
+            remedy=(
+                "If it is a copy, remove it, or become a new node here with: grid up --new-identity; "
+                "if this is the same node for good, say so with: grid up --moved-here"
+            ),
         )
 
 

@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from distributed_grid.model.lending import Terms
+from distributed_grid.model.mesh_settings import MeshSettings
 from distributed_grid.model.pretend import Pretend
 from distributed_grid.model.priority import Weights
 
@@ -35,6 +36,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     request_bytes_max: int = 32 << 20  # Of one HTTP request: a pickled function with its data.
     terms: Terms = Terms()  # Of lending.
     weights: Weights = Weights()  # Of users and projects among each other.
+    mesh: MeshSettings = MeshSettings()
     ageing_ms: int = 3_600_000  # Each hour of waiting lifts a job a class: at most three hours.
 
 

@@ -236,7 +236,7 @@ ROUTES: tuple[Route, ...] = (
           "End a map and its workers"),
     Route("status", "GET", "/v1/status", Nothing, NodeStatus, "This node"),
     Route("events", "GET", "/v1/events", Nothing, "text/event-stream", "What happens, as it happens",
-          ("after",)),
+          ("after", "follow")),
     Route("down", "POST", "/v1/down", Down, Nothing, "Stop the agent"),
     Route("health", "GET", "/health", Nothing, Nothing, "Whether the agent answers"),
     Route("metrics", "GET", "/metrics", Nothing, "text/plain", "For Prometheus"),

@@ -1,15 +1,18 @@
 """Does every error say what happened and what to do, in one safe line?"""
 
 import inspect
+from typing import get_args
 
 import pytest
 
 from distributed_grid import errors
 from distributed_grid.errors import (
+    REFUSALS,
     AgentLeft,
     AgentRuns,
     Ambiguous,
     BadInput,
+    BadTicket,
     BadValue,
     BookingConflict,
     BrokenPlugin,
@@ -17,11 +20,15 @@ from distributed_grid.errors import (
     Closed,
     Conflict,
     GridError,
+    IdentityMoved,
     MapEnded,
+    MeshRefused,
+    MeshUnreachable,
     NeverFits,
     NoAgent,
     NotEnough,
     NotFound,
+    NotInMesh,
     NotPermitted,
     NotPicklable,
     Overloaded,
@@ -30,6 +37,7 @@ from distributed_grid.errors import (
     counted,
     shown,
 )
+from distributed_grid.wire.mesh import Reason
 
 ONE_OF_EACH = [
     GridError("it broke", remedy="Mend it"),
@@ -53,6 +61,11 @@ ONE_OF_EACH = [
     BookingConflict("exam", others=["class"], missing=[("cpu_milli", 4_000, 500)]),
     Closed("/s"),
     AgentLeft(),
+    NotInMesh(),
+    MeshUnreachable("attic", tried=["10.0.0.7:4711"], why="nothing came back"),
+    MeshRefused("attic", reason="ticket-expired"),
+    BadTicket("cut-off"),
+    IdentityMoved("/d", node="5f0c" * 16),
 ]
 CODES = [1, 2, 2, 2, 3, 1, 4, 1, 3, 2, 3, 2, 1, 5]
 
@@ -101,6 +114,27 @@ def test_a_booking_that_conflicts_says_with_whom_and_by_how_much():
     assert "on this machine" in str(alone)
     assert (beside.exit_code, beside.name, beside.others) == (3, "exam", ("a", "b"))
     assert alone.missing == (("cpu_milli", 4_000, 1_000),)
+
+
+def test_a_machine_that_does_not_answer_is_told_apart_from_one_that_says_no():
+    gone = MeshUnreachable("attic", tried=["10.0.0.7:4711", "10.0.0.8:4711"], why="no answer")
+    said_no = MeshRefused("attic", reason="revoked", detail="since May")
+
+    assert "'attic' cannot be reached at 10.0.0.7:4711, 10.0.0.8:4711 (no answer)" in str(gone)
+    assert "'attic' cannot be reached. See that it is up" in str(MeshUnreachable("attic"))
+    assert "'attic' refuses: the node was removed from the mesh, for good (since May)" in str(
+        said_no
+    )
+    assert (gone.exit_code, said_no.exit_code, NotInMesh().exit_code) == (1, 5, 3)
+    assert (gone.tried, said_no.reason) == (("10.0.0.7:4711", "10.0.0.8:4711"), "revoked")
+
+
+def test_every_reason_to_refuse_has_its_sentence_and_its_remedy():
+    assert set(REFUSALS) == set(get_args(Reason))
+    assert len({MeshRefused("attic", reason=reason).message for reason in REFUSALS}) == len(
+        REFUSALS
+    )
+    assert "it says 'from tomorrow'" in str(MeshRefused("attic", reason="from tomorrow"))
 
 
 def test_only_a_policy_can_be_exchanged_for_another():

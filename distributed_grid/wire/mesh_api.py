@@ -1,0 +1,155 @@
+"""What clients and the agent say to each other about the mesh.
+
+Lives here: requests, answers and their routes, as in `api`. Never here: what members say to each
+other (`mesh`).
+"""
+
+from typing import Any, ClassVar, Final, Literal
+
+import msgspec
+
+from distributed_grid.model.discretion import Discreet
+from distributed_grid.model.membership import Role
+from distributed_grid.wire.api import Nothing, Route
+
+Health = Literal["alive", "suspect", "dead", "left"]
+Path = Literal["self", "direct", "relayed", "none"]
+
+TICKET_USES_MAX: Final = 1_000
+TICKET_TTL_MS_MAX: Final = 365 * 86_400_000
+TICKET_CHARACTERS_MAX: Final = 16 << 10  # Four times the longest: mail programmes add blanks.
+WORD_CHARACTERS_MAX: Final = 256  # What names a node or a ticket: an id has 64, a name no more.
+
+
+class NodeView(msgspec.Struct, frozen=True, kw_only=True):
+    """A node of the mesh as this one sees it."""
+
+    id: str
+    name: str
+    is_self: bool = False
+    roles: tuple[Role, ...] = ()
+    node_class: str = ""
+    version: str = ""
+    health: Health = "alive"
+    since_ms: int = 0  # Of the health.
+    why: str = ""  # It is not alive.
+    path: Path = "none"
+    address: str = ""  # Where the selected path goes.
+    latency_us: int | None = None  # Measured; None: never.
+    estimated_us: int | None = None  # From coordinates.
+    bandwidth_kbps: int | None = None
+    cpu_milli_total: int = 0
+    cpu_milli_free: int = 0
+    memory_bytes_total: int = 0
+    memory_bytes_free: int = 0
+    storage_bytes_total: int = 0
+    storage_bytes_free: int = 0
+    gpus_total: int = 0
+    gpus_free_milli: int = 0
+    gpu_models: tuple[str, ...] = ()
+    load_milli: int = 0  # Of all cores: 1000 is one busy core.
+    jobs_running: int = 0
+    jobs_waiting: int = 0
+    offers: tuple[str, ...] = ()  # As people read them.
+    labels: dict[str, str] = {}
+    scores_tflops_milli: int = 0  # Measured compute, in thousandths of a TFLOPS.
+    verification: str = "claimed"  # claimed, verified, failed, pretended
+    seen_age_ms: int | None = None  # Since it last spoke, directly or through others.
+    record_age_ms: int | None = None  # Since its load last changed here.
+    expires_ms: int = 0  # Its certificate.
+    note: str = ""  # Quarantined as a clone, on an expired certificate, …
+
+
+class Nodes(msgspec.Struct, frozen=True, kw_only=True):
+    """Everyone this node knows of, itself first."""
+
+    mesh: str  # Empty: not in a mesh.
+    nodes: tuple[NodeView, ...]
+
+
+class MakeTicket(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Let somebody in; founds the mesh if there is none."""
+
+    role: Role = "member"
+    ttl_ms: int = 86_400_000
+    uses: int = 1
+
+
+class TicketMade(Discreet, frozen=True, kw_only=True):
+    """The text to carry over, once."""
+
+    SECRETS: ClassVar[frozenset[str]] = frozenset({"text"})
+
+    id: str
+    text: str
+    role: Role
+    expires_ms: int
+    uses: int
+    recovery_file: str = ""  # Only if the mesh was founded now.
+
+
+class TicketView(msgspec.Struct, frozen=True, kw_only=True):
+    """A ticket without its secret."""
+
+    id: str
+    role: Role
+    made_ms: int
+    expires_ms: int
+    uses_max: int
+    used_by: tuple[str, ...] = ()  # Names where known, else ids.
+    state: Literal["open", "used-up", "expired", "revoked"] = "open"
+
+
+class Tickets(msgspec.Struct, frozen=True, kw_only=True):
+    """The tickets that this node issued."""
+
+    tickets: tuple[TicketView, ...]
+
+
+class Join(Discreet, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Redeem a ticket."""
+
+    SECRETS: ClassVar[frozenset[str]] = frozenset({"ticket"})
+
+    ticket: str
+
+
+class Joined(msgspec.Struct, frozen=True, kw_only=True):
+    """One of them now, or already before."""
+
+    mesh: str
+    name: str
+    roles: tuple[Role, ...]
+    was_member: bool
+    nodes: int
+
+
+class Rename(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Call this node something else."""
+
+    name: str
+
+
+class Leave(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Leave the mesh; forced: also when nobody is left who could let us in again."""
+
+    is_forced: bool = False
+
+
+class MeshFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """Counters since the start, for `/metrics` and benchmarks."""
+
+    figures: dict[str, Any] = {}
+
+
+MESH_ROUTES: tuple[Route, ...] = (
+    Route("nodes", "GET", "/v1/nodes", Nothing, Nodes, "Everyone in the mesh"),
+    Route("make_ticket", "POST", "/v1/tickets", MakeTicket, TicketMade, "Let somebody in"),
+    Route("tickets", "GET", "/v1/tickets", Nothing, Tickets, "Tickets issued here"),
+    Route("revoke_ticket", "POST", "/v1/tickets/{ticket}/revoke", Nothing, TicketView,
+          "Void a ticket"),
+    Route("join", "POST", "/v1/join", Join, Joined, "Join the mesh of a ticket"),
+    Route("leave", "POST", "/v1/leave", Leave, Nothing, "Leave the mesh"),
+    Route("kick", "POST", "/v1/nodes/{node}/kick", Nothing, NodeView, "Revoke a node, for good"),
+    Route("rename", "POST", "/v1/rename", Rename, NodeView, "Rename this node"),
+)  # fmt: skip

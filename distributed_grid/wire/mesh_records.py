@@ -1,0 +1,102 @@
+"""The values of a node's entries: what it is, what is free, where it stands in the network.
+
+Lives here: one struct for each key whose value is not a noun of `model.membership`.
+Invariant: everything is bounded, so that no member can fill the others' memory.
+"""
+
+from collections.abc import Callable
+from typing import Annotated, Final
+
+import msgspec
+
+from distributed_grid.model.membership import Contact
+from distributed_grid.wire.mesh import VALUE_BYTES_MAX
+
+TEXT_MAX: Final = 128
+ROOM_BYTES: Final = VALUE_BYTES_MAX  # Each field has its bound; all at theirs would not fit.
+LABELS_MAX: Final = 64
+GPUS_MAX: Final = 64
+
+Text = Annotated[str, msgspec.Meta(max_length=TEXT_MAX)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+
+
+class GpuProfile(msgspec.Struct, frozen=True, array_like=True):
+    """A device as its driver names it."""
+
+    device: Text
+    model: Text
+    memory_bytes: Count = 0
+
+
+class NodeProfile(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node is; changes when somebody opens the case, or the configuration."""
+
+    node_class: Text
+    version: Text
+    arch: Text = ""
+    system: Text = ""
+    cpu_model: Text = ""
+    cores: Count = 0
+    cpu_milli: Count = 0
+    memory_bytes: Count = 0
+    storage_bytes: Count = 0
+    gpus: Annotated[tuple[GpuProfile, ...], msgspec.Meta(max_length=GPUS_MAX)] = ()
+    custom: Annotated[dict[Text, Count], msgspec.Meta(max_length=LABELS_MAX)] = {}
+    labels: Annotated[dict[Text, Text], msgspec.Meta(max_length=LABELS_MAX)] = {}
+    mega_flops: Count = 0  # Measured, on all cores together.
+    is_pretended: bool = False
+
+
+class NodeLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """What is free, and how busy it is; changes at most once a second."""
+
+    cpu_milli_free: Count
+    memory_bytes_free: Count
+    storage_bytes_free: Count = 0
+    gpus_free_milli: Count = 0
+    load_milli: Count = 0
+    jobs_running: Count = 0
+    jobs_waiting: Count = 0
+    on_battery: bool = False
+    battery_percent: Annotated[int, msgspec.Meta(ge=0, le=100)] | None = None
+
+
+class Offered(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node lends now."""
+
+    lines: Annotated[tuple[Text, ...], msgspec.Meta(max_length=LABELS_MAX)] = ()
+
+
+class Position(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a node stands in the network, by its own measuring."""
+
+    coordinate: Annotated[bytes, msgspec.Meta(max_length=64)] = b""
+    latency_us: Count | None = None  # To its neighbours, the middle one.
+    bandwidth_kbps: Count | None = None  # The most that was seen.
+
+
+class Reach(msgspec.Struct, frozen=True, kw_only=True):
+    """How to reach a node, and which start of it this is."""
+
+    contact: Contact
+    machine: Text = ""
+    nonce: Text = ""
+
+
+class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose capabilities a node has checked: `verified` or `failed`, with the reason."""
+
+    of: Annotated[dict[Text, tuple[Text, Text]], msgspec.Meta(max_length=LABELS_MAX)] = {}
+
+
+def fitted(make: Callable[[int], msgspec.Struct], most: int) -> bytes:
+    """The encoded value with as many of its `most` items as an entry has room for."""
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        if len(msgspec.msgpack.encode(make(middle))) <= ROOM_BYTES:
+            low = middle
+        else:
+            high = middle - 1
+    return msgspec.msgpack.encode(make(low))
