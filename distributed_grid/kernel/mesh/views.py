@@ -1,0 +1,118 @@
+"""A node of the mesh as people see it from this one.
+
+Lives here: putting together what it said, what was measured, and what was judged. Never here:
+tables (`cli`).
+"""
+
+from typing import Final
+
+from distributed_grid.kernel.mesh.coordinates import estimate_us
+from distributed_grid.kernel.mesh.events import Now
+from distributed_grid.kernel.mesh.machine import Mesh
+from distributed_grid.kernel.mesh.proving import combined
+from distributed_grid.kernel.mesh.rules import Link
+from distributed_grid.model.ids import NodeId
+from distributed_grid.wire.mesh_api import Health, NodeView
+from distributed_grid.wire.mesh_records import NodeLoad, NodeProfile, Offered
+
+CLONED: Final = "; let one keep it, and start the other with: grid up --new-identity"
+OVERDUE: Final = "its certificate has expired; no admin was there to renew it"
+
+
+def everyone(mesh: Mesh, now: Now) -> tuple[NodeView, ...]:
+    """All nodes, this one first, then by name."""
+    if mesh.roster is None:
+        return ()
+    nodes = {*mesh.roster.chains, *mesh.roster.standings} - {mesh.me}
+    views = [view(mesh, node, now) for node in nodes]
+    return (view(mesh, mesh.me, now), *sorted(views, key=lambda each: (each.name, each.id)))
+
+
+def view(mesh: Mesh, node: NodeId, now: Now) -> NodeView:
+    """One node."""
+    profile = mesh.said.profile(node) or NodeProfile(node_class="", version="")
+    load = mesh.said.load(node) or NodeLoad(cpu_milli_free=0, memory_bytes_free=0)
+    health, since_ms, why, age_us = _health(mesh, node, now)
+    link = mesh.links.get(node)
+    standing = mesh.roster.standings.get(node) if mesh.roster else None
+    changed_us = mesh.changed_us.get(node)
+    return NodeView(
+        id=node,
+        name=mesh.name_of(node),
+        is_self=node == mesh.me,
+        roles=standing.roles if standing else (),
+        node_class=profile.node_class,
+        version=profile.version,
+        health=health,
+        since_ms=since_ms,
+        why=why,
+        path="self" if node == mesh.me else link.path if link else "none",
+        address=link.address if link else "",
+        latency_us=mesh.liveness.rtt_us(node) if link else None,
+        estimated_us=_estimate(mesh, node),
+        bandwidth_kbps=_bandwidth(mesh, node, link),
+        cpu_milli_total=profile.cpu_milli,
+        cpu_milli_free=load.cpu_milli_free,
+        memory_bytes_total=profile.memory_bytes,
+        memory_bytes_free=load.memory_bytes_free,
+        storage_bytes_total=profile.storage_bytes,
+        storage_bytes_free=load.storage_bytes_free,
+        gpus_total=len(profile.gpus),
+        gpus_free_milli=load.gpus_free_milli,
+        gpu_models=tuple(gpu.model for gpu in profile.gpus),
+        load_milli=load.load_milli,
+        jobs_running=load.jobs_running,
+        jobs_waiting=load.jobs_waiting,
+        offers=(mesh.said.offers(node) or Offered()).lines,
+        labels=profile.labels,
+        scores_tflops_milli=profile.mega_flops // 1_000,
+        verification=_verification(mesh, node, profile),
+        seen_age_ms=age_us // 1_000 if age_us is not None else None,
+        record_age_ms=(now.mono_us - changed_us) // 1_000 if changed_us is not None else None,
+        expires_ms=standing.expires_ms if standing else 0,
+        note=_note(mesh, node),
+    )
+
+
+def _health(mesh: Mesh, node: NodeId, now: Now) -> tuple[Health, int, str, int | None]:
+    if node == mesh.me:
+        return "alive", mesh.start.now.wall_ms, "", 0
+    if mesh.has_left(node):
+        return "left", 0, "it said goodbye", None
+    if mesh.roster is None or not mesh.roster.is_member(node):
+        return "left", 0, "its certificate no longer holds", None
+    vital = mesh.liveness.health(node)
+    ago_ms = (now.mono_us - vital.since_us) // 1_000
+    return vital.health, now.wall_ms - ago_ms, vital.why, vital.age_us
+
+
+def _estimate(mesh: Mesh, node: NodeId) -> int | None:
+    theirs = mesh.said.coordinate(node)
+    return estimate_us(mesh.positioning.coordinate, theirs) if theirs else None
+
+
+def _bandwidth(mesh: Mesh, node: NodeId, link: Link | None) -> int | None:
+    if link is not None and link.bandwidth_kbps is not None:
+        return link.bandwidth_kbps
+    position = mesh.said.position(node)
+    return position.bandwidth_kbps if position else None
+
+
+def _verification(mesh: Mesh, node: NodeId, profile: NodeProfile) -> str:
+    if profile.is_pretended:
+        return "pretended"
+    if mesh.roster is None:
+        return "claimed"
+    said = (mesh.said.verdicts(other) for other in mesh.roster.standings if other != node)
+    return combined([each.of[node][0] for each in said if each and node in each.of])
+
+
+def _note(mesh: Mesh, node: NodeId) -> str:
+    if node in mesh.quarantined:
+        return f"{mesh.quarantined[node]}{CLONED if node == mesh.me else ''}"
+    if node == mesh.me and mesh.membership.was_revoked:
+        return "revoked by an admin of the mesh"
+    if node in mesh.refused_by:
+        return f"refuses this node: {mesh.refused_by[node]}"
+    standing = mesh.roster.standings.get(node) if mesh.roster else None
+    return OVERDUE if standing is not None and standing.state == "overdue" else ""
