@@ -376,6 +376,21 @@ def test_slow_syncs_do_not_hold_up_the_loop_and_keep_the_order(tmp_path, monkeyp
     asyncio.run(ask())
 
 
+def test_where_others_watch_the_loop_only_the_thread_writes(tmp_path, monkeypatch):
+    monkeypatch.setattr(sqlite_module, "QUICK_S", 60)
+
+    async def ask() -> None:
+        store = Watched(str(tmp_path / "grid.db"))
+        store.may_go_on.set()
+        await store.commit([PutJob(a_job(1))])
+        store.write_aside()
+        await store.commit([PutJob(a_job(2))])
+        assert [writer for writer, _ in store.writers] == ["MainThread", "store-writer"]
+        await store.close()
+
+    asyncio.run(ask())
+
+
 def test_a_write_that_was_stuck_once_is_left_to_the_thread(tmp_path, monkeypatch):
     monkeypatch.setattr(sqlite_module, "STUCK_S", 0)
 

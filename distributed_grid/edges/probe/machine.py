@@ -78,6 +78,16 @@ def profile(
     return found if pretend is None else with_pretended(found, pretend)
 
 
+def gpu_devices() -> tuple[GpuDevice, ...]:
+    """The GPUs of this machine alone, as their drivers name them now."""
+    if sys.platform == "darwin":
+        return profile().gpus
+    absent: dict[str, str] = {}
+    return _part(
+        "gpus", lambda: _gpus(Tree("/"), absent, None, gpu_nvidia.NVML_DEADLINE_MS), (), absent
+    )
+
+
 def _linux(
     tree: Tree,
     *,

@@ -12,16 +12,12 @@ from typing import Final
 
 from distributed_grid.edges.probe.tree import Tree
 from distributed_grid.model.hardware_parts import Nic
+from distributed_grid.model.interfaces import is_container_bridge
 
 SPEED_MBPS_MAX: Final = 10_000_000  # 10 Tbit/s; drivers write 4294967295 for "unknown".
 NICS_MAX: Final = 512
 ADDRESSES_MAX: Final = 4_096
 
-# What docker, podman, CNI plug-ins, libvirt and LXC name their bridges and cable ends.
-_CONTAINER_BRIDGE: Final = re.compile(
-    r"docker|veth|cni|podman|virbr|vnet\d|flannel|cali|tunl\d|cbr\d|lxcbr|lxdbr|lxc\w|incusbr|weave|"
-    r"cilium|kube-|nerdctl|vxlan\.calico|br-[0-9a-f]{12}$|nodelocaldns"
-)
 _LOOPBACK, _INFINIBAND = 772, 32  # ARPHRD numbers of <linux/if_arp.h>.
 
 
@@ -45,7 +41,7 @@ def nics(tree: Tree, absent: dict[str, str]) -> tuple[Nic, ...]:
                 speed_mbps=speed,
                 mac=tree.line(f"{where}/address"),
                 addresses=tuple(addresses.get(name, ())),
-                container_bridge=bool(_CONTAINER_BRIDGE.match(name)),
+                container_bridge=is_container_bridge(name),
             )
         )
     if not found:

@@ -121,6 +121,10 @@ class Store(Protocol):
         """Write a batch, durably. One for which nobody waits may wait a moment for company."""
         ...
 
+    def write_aside(self) -> None:
+        """From now on a slow disk never holds up the loop, whatever that costs."""
+        ...
+
     async def load_all(self) -> Remembered:
         """What an agent needs at its start."""
         ...

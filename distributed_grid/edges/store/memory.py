@@ -105,6 +105,9 @@ class MemoryStore:
             raise StoreFull(_NAME)
         self._shelves = after
 
+    def write_aside(self) -> None:
+        """There is no disk."""
+
     async def load_all(self) -> Remembered:
         """What an agent needs at its start."""
         shelves = self._open()

@@ -7,7 +7,7 @@ come together, or while it syncs, go into one transaction, so that a hundred pro
 
 Where a sync takes less than a millisecond the loop itself writes: to hand a batch to a thread and
 to be told by it takes as long as the sync, and longer while both want to run Python. Where syncs
-are slow, the thread writes, and the loop goes on meanwhile.
+are slow, or others watch whether this agent answers, the thread writes and the loop goes on.
 """
 
 import asyncio
@@ -77,6 +77,7 @@ class SqliteStore:
         self._is_soon = False  # At once, and not when the wait for company is over.
         self._queue: SimpleQueue[list[_Batch] | None] = SimpleQueue()
         self._queued = 0  # Groups that the thread has and has not told of; the loop's alone.
+        self._is_aside = False  # Others watch whether the loop answers.
         self._usual_s = 0.0  # How long a transaction takes, the last ones counting most.
         self._is_closed = False
         self._reads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store-reader")
@@ -111,7 +112,7 @@ class SqliteStore:
         group, self._pending = self._pending, []
         if not group:
             return
-        if self._queued or self._usual_s > QUICK_S:
+        if self._is_aside or self._queued or self._usual_s > QUICK_S:
             self._queued += 1
             self._queue.put(group)
         else:
@@ -122,6 +123,10 @@ class SqliteStore:
         self._queued -= groups
         for batch, error in answers:
             _settle(batch, error)
+
+    def write_aside(self) -> None:
+        """Only the thread writes from now on."""
+        self._is_aside = True
 
     async def load_all(self) -> Remembered:
         """What an agent needs at its start."""
