@@ -11,6 +11,18 @@ from distributed_grid.model.booking import Booking
 from distributed_grid.model.job import JobSpec
 from distributed_grid.wire.api import Event, Explanation, Jobs, JobView, NodeStatus, Submitted
 from distributed_grid.wire.maps import FeedMap, MapNews, OpenMap, TakeCalls, TakenCalls
+from distributed_grid.wire.mesh_api import (
+    Join,
+    Joined,
+    Leave,
+    MakeTicket,
+    Nodes,
+    NodeView,
+    Rename,
+    TicketMade,
+    Tickets,
+    TicketView,
+)
 from distributed_grid.wire.sharing import ChangeOffers, Queue, SharingStatus
 
 
@@ -38,12 +50,53 @@ class MapOperations(Protocol):
         ...
 
 
+class MeshOperations(Protocol):
+    """What clients can ask about the mesh. Nodes are named as jobs are: id, name or prefix."""
+
+    async def nodes(self) -> Nodes:
+        """Everyone this node knows of, itself first; alone: only itself."""
+        ...
+
+    async def make_ticket(self, wanted: MakeTicket) -> TicketMade:
+        """Let somebody in; durable when it returns. Founds the mesh if there is none."""
+        ...
+
+    async def tickets(self) -> Tickets:
+        """The tickets that this node issued."""
+        ...
+
+    async def revoke_ticket(self, ticket_id: str) -> TicketView:
+        """Void a ticket; again: the same answer. Raises NotFound."""
+        ...
+
+    async def join(self, wanted: Join) -> Joined:
+        """Redeem a ticket. Raises BadTicket, MeshUnreachable, MeshRefused."""
+        ...
+
+    async def leave(self, wanted: Leave) -> None:
+        """Say goodbye, and forget the mesh. Raises NotInMesh, or NotPermitted unless forced."""
+        ...
+
+    async def kick(self, word: str) -> NodeView:
+        """Revoke a node, for good. Raises NotInMesh, NotFound, Ambiguous, NotPermitted."""
+        ...
+
+    async def rename(self, wanted: Rename) -> NodeView:
+        """Call this node something else, here and in the mesh."""
+        ...
+
+
 class Operations(Protocol):
     """Everything a client can ask of an agent. Errors are GridErrors; nothing else is raised."""
 
     @property
     def maps(self) -> MapOperations:
         """Maps of Python functions."""
+        ...
+
+    @property
+    def mesh(self) -> MeshOperations:
+        """The other machines."""
         ...
 
     async def submit(self, jobs: tuple[JobSpec, ...]) -> Submitted:
@@ -104,8 +157,8 @@ class Operations(Protocol):
         """The waiting jobs in the order of service."""
         ...
 
-    def events(self, *, after: int) -> AsyncIterator[Event]:
-        """Events with a higher number than this, then those to come."""
+    def events(self, *, after: int, follow: bool = True) -> AsyncIterator[Event]:
+        """Events with a higher number than this; with `follow` also those to come."""
         ...
 
     async def down(self, *, stop_jobs: bool) -> None:

@@ -15,6 +15,9 @@ import msgspec
 from distributed_grid.agent import listing
 from distributed_grid.agent.logs import read_output
 from distributed_grid.agent.maps import Maps
+from distributed_grid.agent.mesh import MeshSide
+from distributed_grid.agent.mesh_desk import MeshDesk
+from distributed_grid.agent.mesh_metrics import mesh_lines
 from distributed_grid.agent.metrics import metrics_text
 from distributed_grid.agent.records import job_of, lease_of, writes_of
 from distributed_grid.agent.sharing import NOWHERE, Sharing, Surroundings
@@ -72,12 +75,16 @@ class Agent:
         clock_ms: Callable[[], int],
         at_step: Callable[[str], None] = no_step,
         around: Surroundings = NOWHERE,
+        watchers: Watchers | None = None,
+        mesh: MeshSide | None = None,
     ) -> None:
         self.node = node
         self.store = store
         self.runner = runner
         self.place = place
-        self.watchers = Watchers()
+        self.watchers = watchers or Watchers()
+        self._mesh = mesh
+        self._desk = MeshDesk(mesh) if mesh else None
         self.maps = Maps(node.coordinator, submit=self.submit, cancel=self._cancel)
         self._sharing = Sharing(
             node, name=place.status.name, clock_ms=clock_ms, step=self._decide, around=around
@@ -97,6 +104,8 @@ class Agent:
         jobs = [job_of(row) for row in remembered.jobs]
         leases = {lease: lease_of(record) for lease, record in remembered.leases.items()}
         self.node.restore(jobs, leases, remembered.meta)
+        if self._mesh is not None:
+            self._mesh.restore(remembered.meta)
 
     async def run(self) -> None:
         """Until somebody says `down`, or the keeper is gone."""
@@ -106,11 +115,18 @@ class Agent:
             listening = tasks.create_task(self._listen())
             ticking = tasks.create_task(self._tick())
             looking = tasks.create_task(self._sharing.look_after_owner())
+            meshing = tasks.create_task(self._mesh.run()) if self._mesh else listening
             await self._going.wait()
-            for task in (listening, ticking, looking, *self._beside):
+            for task in (listening, ticking, looking, meshing, *self._beside):
                 task.cancel()
         self.watchers.close()
         self.maps.close_all()
+
+    @property
+    def mesh(self) -> MeshDesk:
+        """The other machines."""
+        assert self._desk is not None, "this agent was plugged into none"
+        return self._desk
 
     async def _meet(self) -> None:
         """Greet the keeper: what it repeats and what it runs, before anything is started."""
@@ -304,7 +320,10 @@ class Agent:
 
     async def sharing(self) -> SharingStatus:
         """What is offered, what is not and why, what is borrowed and booked."""
-        return await self._sharing.first_status()
+        status = await self._sharing.first_status()
+        here = {node.name for node in self._mesh.views()} if self._mesh else set()
+        left = tuple(name for name in status.not_joined if name not in here)
+        return msgspec.structs.replace(status, not_joined=left)
 
     async def change_offers(self, change: ChangeOffers) -> SharingStatus:
         """The owner's word."""
@@ -360,6 +379,8 @@ class Agent:
         running = sum(1 for job in coordinator.jobs.values() if job.state == "running")
         return msgspec.structs.replace(
             self.place.status,
+            id=self._mesh.mesh.me if self._mesh and self._mesh.is_member else "",
+            name=self._mesh.name if self._mesh else self.place.status.name,
             cpu_milli_free=free.cpu_milli,
             memory_bytes_free=free.memory_bytes,
             gpus_free_milli=sum(gpu.share_milli for gpu in free.gpus),
@@ -367,9 +388,9 @@ class Agent:
             jobs_running=running,
         )
 
-    def events(self, *, after: int) -> AsyncIterator[Event]:
-        """Events with a higher number than this, then those to come."""
-        return self.watchers.events(after=after)
+    def events(self, *, after: int, follow: bool = True) -> AsyncIterator[Event]:
+        """Events with a higher number than this; with `follow` also those to come."""
+        return self.watchers.events(after=after, follow=follow)
 
     def stop(self) -> None:
         """End the loop; jobs go on under the keeper, which starts a new agent."""
@@ -383,7 +404,8 @@ class Agent:
 
     def metrics(self) -> bytes:
         """For Prometheus."""
-        return metrics_text(self.node, ended=self._ended)
+        more = mesh_lines(self._mesh) if self._mesh else ()
+        return metrics_text(self.node, ended=self._ended, more=more)
 
     async def _find(self, word: str) -> Job:
         return await listing.found(word, self.node.coordinator, self.store)

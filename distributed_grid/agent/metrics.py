@@ -4,14 +4,14 @@ Lives here: what is counted. They are read from the kernel when somebody asks, n
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from distributed_grid.kernel.node import Node
 
 
-def metrics_text(node: Node, *, ended: Counter[str]) -> bytes:
+def metrics_text(node: Node, *, ended: Counter[str], more: Iterable[str] = ()) -> bytes:
     """The text format of Prometheus, version 0.0.4."""
-    return "".join(f"{line}\n" for line in _lines(node, ended)).encode()
+    return "".join(f"{line}\n" for line in (*_lines(node, ended), *more)).encode()
 
 
 def _lines(node: Node, ended: Counter[str]) -> Iterator[str]:

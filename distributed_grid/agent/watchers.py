@@ -71,14 +71,14 @@ class Watchers:
             else:
                 reader.put_nowait(event)
 
-    async def events(self, *, after: int) -> AsyncIterator[Event]:
+    async def events(self, *, after: int, follow: bool = True) -> AsyncIterator[Event]:
         """Events with a higher number, then those to come; -1: only those to come."""
         reader: asyncio.Queue[Event | None] = asyncio.Queue()
         self._readers.add(reader)
         try:
             for kept in [e for e in self._events if 0 <= after < e.number]:
                 yield kept
-            while (event := await reader.get()) is not None:
+            while follow and (event := await reader.get()) is not None:
                 yield event
         finally:
             self._readers.discard(reader)

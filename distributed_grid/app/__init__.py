@@ -18,10 +18,15 @@ from typing import Final
 
 from distributed_grid import __version__
 from distributed_grid.agent.loop import Agent, Place, no_step
+from distributed_grid.agent.mesh import MeshSide
+from distributed_grid.agent.mesh_values import Values, profile_of
 from distributed_grid.agent.sharing import Surroundings
+from distributed_grid.agent.watchers import Watchers
+from distributed_grid.app.mesh import ground, settle
 from distributed_grid.config.settings import Loaded, load_settings
 from distributed_grid.config.terms import with_term
 from distributed_grid.edges.clock import SteadyClock
+from distributed_grid.edges.eventlog import writer
 from distributed_grid.edges.home import locked, pid_file, prepare
 from distributed_grid.edges.probe.load import Sampler
 from distributed_grid.edges.probe.machine import profile
@@ -34,6 +39,7 @@ from distributed_grid.kernel.inventory import Inventory, inventory_of
 from distributed_grid.kernel.launching import Paths
 from distributed_grid.kernel.ledger import Ledger
 from distributed_grid.kernel.node import Node, Rules
+from distributed_grid.kernel.ready import Happened
 from distributed_grid.model.hardware import HardwareProfile
 from distributed_grid.model.home import Home, locate
 from distributed_grid.model.settings import Settings
@@ -52,14 +58,19 @@ def main(argv: list[str] | None = None, *, at_step: Callable[[str], None] = no_s
     parser.add_argument("--data-dir", required=True)
     parser.add_argument("--name", default="")
     parser.add_argument("--config")
+    parser.add_argument("--listen", default="")
+    parser.add_argument("--new-identity", default="", metavar="TOKEN")
+    parser.add_argument("--moved-here", action="store_true")
     options = parser.parse_args(argv)
     try:
         home = locate(os.environ, user_home=str(Path.home()), data_dir=options.data_dir)
-        flags = {"node.name": ("--name", options.name)} if options.name else {}
+        words = {"node.name": ("--name", options.name), "mesh.listen": ("--listen", options.listen)}
+        flags = {key: told for key, told in words.items() if told[1]}
         loaded = load_settings(os.environ, file=options.config, config_dir=home.config, flags=flags)
         for note in loaded.notes:
             sys.stderr.write(f"grid: {note}\n")
         prepare(home)
+        settle(home.data, new_identity=options.new_identity, moved_here=options.moved_here)
         # The store's thread must get its turn when a sync is done, not 5 ms later.
         sys.setswitchinterval(SWITCH_S)
         with locked(home), pid_file(home.agent_pid), asyncio.Runner(loop_factory=_loop()) as runner:
@@ -131,26 +142,92 @@ def _agent(
         status=_status(home, settings, runner.hello, hardware, inventory),
         finished_jobs_max=settings.finished_jobs_max,
     )
-    paths = place.paths
-    for root in (paths.output_root, paths.scratch_root, paths.checkpoint_root):
-        Path(root).mkdir(mode=0o700, exist_ok=True)
-    dice = random.SystemRandom()
-    node = Node(
-        name=place.status.name,
-        ledger=Ledger(inventory),
-        paths=place.paths,
-        new_lease_id=lambda: f"{dice.getrandbits(128):032x}",
-        rules=Rules(terms=settings.terms, weights=settings.weights, ageing_ms=settings.ageing_ms),
-    )
+    node = _node(place, inventory, settings)
     sampler = Sampler(
         hardware, own_pid=runner.hello.pid, work_path=home.data, pretend=settings.pretend
+    )
+    watchers = Watchers()
+    mesh = _mesh(
+        home=home,
+        settings=settings,
+        store=store,
+        node=node,
+        publish=_publisher(watchers, settings),
+        status=place.status,
+        machine=(hardware, inventory),
+        clock=clock,
     )
     around = Surroundings(
         measure=lambda at_ms, held: sampler.sample(at_ms, held=held),
         with_term=with_term,
         not_joined=_listed_elsewhere(loaded, place.status.name),
     )
-    return Agent(node, store, runner, place, clock_ms=clock, at_step=at_step, around=around)
+    return Agent(
+        node,
+        store,
+        runner,
+        place,
+        clock_ms=clock,
+        at_step=at_step,
+        around=around,
+        watchers=watchers,
+        mesh=mesh,
+    )
+
+
+def _node(place: Place, inventory: Inventory, settings: Settings) -> Node:
+    """The kernel, and the directories that its jobs need."""
+    paths = place.paths
+    for root in (paths.output_root, paths.scratch_root, paths.checkpoint_root):
+        Path(root).mkdir(mode=0o700, exist_ok=True)
+    dice = random.SystemRandom()
+    return Node(
+        name=place.status.name,
+        ledger=Ledger(inventory),
+        paths=paths,
+        new_lease_id=lambda: f"{dice.getrandbits(128):032x}",
+        rules=Rules(terms=settings.terms, weights=settings.weights, ageing_ms=settings.ageing_ms),
+    )
+
+
+def _mesh(
+    *,
+    home: Home,
+    settings: Settings,
+    store: SqliteStore,
+    node: Node,
+    publish: Callable[[Happened], None],
+    status: NodeStatus,
+    machine: tuple[HardwareProfile, Inventory],
+    clock: SteadyClock,
+) -> MeshSide:
+    """This node's side of the mesh, which it may never be in."""
+    described = profile_of(
+        *machine, node_class=status.node_class, version=__version__, labels=settings.labels
+    )
+    return MeshSide(
+        store,
+        ground(
+            name=status.name,
+            data_dir=home.data,
+            settings=settings.mesh,
+            values=Values(node, described, clock_ms=clock),
+            profile=described,
+            status=status,
+            publish=publish,
+        ),
+    )
+
+
+def _publisher(watchers: Watchers, settings: Settings) -> Callable[[Happened], None]:
+    """To whoever watches, and into the log."""
+    log = writer(sys.stderr, level=settings.log_level, form=settings.log_format)
+
+    def publish(happened: Happened) -> None:
+        watchers.publish(happened)
+        log(happened)
+
+    return publish
 
 
 def _listed_elsewhere(loaded: Loaded, here: str) -> tuple[str, ...]:
@@ -187,7 +264,3 @@ def _status(
         limits=hello.limits,
         pretended=hardware.pretended,
     )
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,361 @@
+"""The links of one node: greeting, reading, writing, letting go.
+
+Lives here: what happens on a connection, from the first byte to the last. Never here: who may talk
+and what about (`kernel.mesh`), connections themselves (`edges.transport`).
+Invariant: of two links with one peer one stays, and both ends keep the same; a peer that does not
+read is let go, never waited for.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, Literal
+
+import msgspec
+
+from distributed_grid.edges.transport import Link, LinkClosed, TooLarge, Transport, Unreachable
+from distributed_grid.kernel.mesh.doorman import Doorman
+from distributed_grid.kernel.mesh.events import DialFailed, Heard, LinkDown, LinkUp, Now, Told
+from distributed_grid.kernel.mesh.machine import Mesh
+from distributed_grid.kernel.mesh.pool import LinkFacts, is_better
+from distributed_grid.model.ids import NodeId
+from distributed_grid.model.membership import Contact
+from distributed_grid.wire.mesh import (
+    JUNK,
+    Challenge,
+    Delta,
+    Goodbye,
+    Hello,
+    MeshMessage,
+    Proof,
+    Redeem,
+    Refused,
+    Renew,
+    Welcome,
+    decode,
+    encode,
+)
+
+GREETING_S: Final = 5.0  # For the first message each way.
+FAREWELL_S: Final = 1.0  # For what was sent before; who does not read by then is not waited for.
+REPLIES_MAX: Final = 4  # To one peer at once: some of them cost a sync, or a tenth of a second.
+OUTBOX_MAX: Final = 256  # Messages for one peer; gossip has at most one of each kind under way.
+
+Step = Callable[[LinkUp | LinkDown | DialFailed | Heard | Told], None]
+Answer = Callable[[NodeId, Redeem | Renew], Awaitable[MeshMessage]]
+Answered = Callable[[NodeId, Welcome | Refused], None]  # To a ticket that was passed on.
+Proved = Callable[[NodeId, Challenge | Proof], Coroutine[Any, Any, None]]
+Inquired = Callable[[NodeId, MeshMessage | None], None]
+Broke = Callable[[BaseException], None]
+
+
+class Open(msgspec.Struct, kw_only=True):
+    """A link whose greetings were good, and what serves it."""
+
+    link: Link
+    hello: Hello
+    outbox: asyncio.Queue[bytes | None]
+    facts: LinkFacts
+    writer: asyncio.Task[None] | None = None
+    is_leaving: bool = False
+    replies: int = 0  # Being worked out.
+
+
+class Links:
+    """Everyone this node is connected with."""
+
+    def __init__(
+        self,
+        mesh: Mesh,
+        transport: Transport,
+        *,
+        doorman: Doorman,
+        now: Callable[[], Now],
+        step: Step,
+        answer: Answer,
+        answered: Answered,
+        proving: Proved,
+        broke: Broke,
+        timeout_ms: int,
+    ) -> None:
+        self.open: dict[NodeId, Open] = {}
+        self.refused: dict[str, int] = {}  # How many were sent away, by reason.
+        self.junk = 0
+        self.sent_bytes = self.sent_datagram_bytes = 0
+        self._mesh, self._transport, self._doorman = mesh, transport, doorman
+        self._now, self._step, self._answer, self._answered = now, step, answer, answered
+        self._proving, self._broke, self._timeout_ms = proving, broke, timeout_ms
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # Coming and going
+
+    async def accept(self) -> None:
+        """For ever: whoever knocks is served beside the others."""
+        while (link := await self._transport.accept()) is not None:
+            self._beside(self._receive_guest(link))
+
+    def dial(self, contact: Contact) -> None:
+        """Try to connect, beside everything else."""
+        self._beside(self._dial(contact))
+
+    async def _dial(self, contact: Contact) -> None:
+        peer = contact.node
+        try:
+            link = await self._transport.dial(contact, timeout_ms=self._timeout_ms)
+        except Unreachable as error:
+            self._step(DialFailed(now=self._now(), peer=peer, why=error.why))
+            return
+        try:
+            await link.send(encode(self._mesh.hello(self._now())))
+            answer = await self._first(link)
+        except LinkClosed as error:
+            self._step(DialFailed(now=self._now(), peer=peer, why=error.why))
+            return
+        if isinstance(answer, Hello):
+            refused = self._mesh.greet(peer, answer, self._now())
+            if refused is None:
+                self._serve(link, answer)
+                return
+            answer = refused
+            await self._refuse(link, refused)
+        why = answer.reason if isinstance(answer, Refused) else "no greeting"
+        self._step(
+            DialFailed(now=self._now(), peer=peer, why=why, is_refused=isinstance(answer, Refused))
+        )
+        await link.close(why)
+
+    async def _receive_guest(self, link: Link) -> None:
+        """A link that somebody dialled: nothing is done for it before its first message is good."""
+        with contextlib.suppress(LinkClosed, TooLarge):
+            first = await self._first(link)
+            if first is None:
+                return
+            reason = self._doorman.admit_peer(link.peer, self._now().mono_us)
+            if reason is not None:
+                await self._refuse(link, Refused(reason=reason))
+                return
+            if isinstance(first, Redeem | Renew):
+                await link.send(encode(await self._answer(link.peer, first)))
+                await self._lingering(link)
+                return
+            if not isinstance(first, Hello):
+                await self._refuse(link, Refused(reason="malformed"))
+                return
+            now = self._now()
+            refused = self._mesh.greet(link.peer, first, now)
+            if refused is not None:
+                await self._refuse(link, refused)
+                return
+            await link.send(encode(self._mesh.hello(now)))
+            self._serve(link, first)
+
+    async def _lingering(self, link: Link) -> None:
+        """The other end closes when it has read the answer."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GREETING_S):
+                await link.closed.wait()
+        await link.close("answered")
+
+    async def _first(self, link: Link) -> MeshMessage | None:
+        """The first message; a link without one is closed."""
+        try:
+            async with asyncio.timeout(GREETING_S):
+                received = await link.receive()
+            return decode(received[1]) if received is not None else None
+        except TimeoutError:
+            await link.close("no greeting")
+        except JUNK:
+            self._count_junk(link)
+            await link.close("malformed")
+        return None
+
+    async def _refuse(self, link: Link, refused: Refused) -> None:
+        self.refused[refused.reason] = self.refused.get(refused.reason, 0) + 1
+        if refused.reason in {"forged", "malformed", "stranger"}:
+            self._doorman.count_bad(link.remote_address, self._now().mono_us)
+        with contextlib.suppress(LinkClosed):
+            await link.send(encode(refused))
+        await link.close(refused.reason)
+
+    # Serving
+
+    def _serve(self, link: Link, hello: Hello) -> None:
+        """Both ends have greeted: of two such links one stays."""
+        link.trust()
+        held = self.open.get(link.peer)
+        facts = LinkFacts(
+            is_dialled=link.is_dialled, since_us=self._now().mono_us, nonce=hello.nonce
+        )
+        if held is not None:
+            is_over = held.link.closed.is_set() or held.is_leaving
+            if not is_over and not is_better(facts, held.facts, own=self._mesh.me, peer=link.peer):
+                self._beside(link.close("twice"))
+                if link.is_dialled:
+                    self._step(DialFailed(now=self._now(), peer=link.peer, why="twice"))
+                return
+            self._drop(held, "twice")
+        served = Open(link=link, hello=hello, outbox=asyncio.Queue(OUTBOX_MAX), facts=facts)
+        self.open[link.peer] = served
+        served.writer = self._beside(self._write(served))
+        self._beside(self._read(served))
+        self._beside(self._read_datagrams(served))
+        self._step(LinkUp(now=self._now(), peer=link.peer, hello=hello))
+
+    async def _write(self, served: Open) -> None:
+        """Until there is nothing more to say, or nobody to say it to."""
+        try:
+            while (body := await served.outbox.get()) is not None:
+                await served.link.send(body)
+                self.sent_bytes += len(body)
+        except TooLarge as error:
+            self._part(served, error.message)
+        except LinkClosed:
+            pass  # The reader sees to it.
+
+    async def _read(self, served: Open) -> None:
+        link = served.link
+        while (received := await link.receive()) is not None:
+            try:
+                message = decode(received[1])
+            except JUNK:
+                self._count_junk(link)
+                await link.close("malformed")
+                break
+            if isinstance(message, Redeem | Renew | Challenge | Proof):
+                if served.replies < REPLIES_MAX:  # Whoever asks more at once gets no answer.
+                    served.replies += 1
+                    self._beside(self._reply(served, message))
+                continue
+            if isinstance(message, Welcome | Refused):
+                self._answered(link.peer, message)
+                continue
+            if isinstance(message, Delta):
+                message = await self._verified(message)
+            if self.open.get(link.peer) is served:
+                self._step(Told(now=self._now(), peer=link.peer, message=message))
+        self._ended(served)
+
+    async def _reply(self, served: Open, message: Redeem | Renew | Challenge | Proof) -> None:
+        peer = served.link.peer
+        try:
+            if isinstance(message, Redeem | Renew):
+                self.send(peer, await self._answer(peer, message))
+            else:
+                await self._proving(peer, message)
+        finally:
+            served.replies -= 1
+
+    async def _verified(self, delta: Delta) -> Delta:
+        """What is here already, and what would change something and its node has signed."""
+        good = [entry for entry in delta.entries if self._mesh.holds(entry)]
+        for number, entry in enumerate(self._mesh.wanted(delta.entries)):
+            if number % 8 == 7:  # 110 us each: others get their turn in between.
+                await asyncio.sleep(0)
+            if self._mesh.roster is not None and self._mesh.roster.verify(entry):
+                good.append(entry)
+            else:
+                self.junk += 1
+        return msgspec.structs.replace(delta, entries=tuple(good))
+
+    async def _read_datagrams(self, served: Open) -> None:
+        while datagrams := await served.link.receive_datagrams():
+            if self.open.get(served.link.peer) is served:
+                now = self._now()
+                for datagram in datagrams:
+                    self._step(Heard(now=now, peer=served.link.peer, datagram=datagram))
+
+    def _ended(self, served: Open) -> None:
+        if self.open.get(served.link.peer) is served:
+            del self.open[served.link.peer]
+            why = served.link.why_closed
+            self._step(LinkDown(now=self._now(), peer=served.link.peer, why=why))
+        with contextlib.suppress(asyncio.QueueFull):
+            served.outbox.put_nowait(None)
+
+    def _drop(self, served: Open, why: str) -> None:
+        """Another link takes its place."""
+        del self.open[served.link.peer]
+        self._step(LinkDown(now=self._now(), peer=served.link.peer, why=why))
+        self._beside(served.link.close(why))
+
+    # Sending
+
+    def send(self, peer: NodeId, message: MeshMessage) -> None:
+        """In order, when the peer can take it; who lets too much pile up is let go."""
+        served = self.open.get(peer)
+        if served is None:
+            return
+        try:
+            served.outbox.put_nowait(encode(message))
+        except asyncio.QueueFull:
+            self._part(served, "does not read")
+
+    def send_datagram(self, peer: NodeId, datagram: bytes) -> None:
+        """Now or never."""
+        served = self.open.get(peer)
+        if served is not None:
+            served.link.send_datagram(datagram)
+            self.sent_datagram_bytes += len(datagram)
+
+    def hang_up(self, peer: NodeId, why: str) -> None:
+        """Close, after what was sent before."""
+        served = self.open.get(peer)
+        if served is None:
+            return
+        with contextlib.suppress(asyncio.QueueFull):
+            served.outbox.put_nowait(None)
+        self._part(served, why)
+
+    def _part(self, served: Open, why: str) -> None:
+        if not served.is_leaving:
+            served.is_leaving = True
+            self._beside(self._farewell(served, why))
+
+    async def _farewell(self, served: Open, why: str) -> None:
+        assert served.writer is not None, "served"
+        await asyncio.wait([served.writer], timeout=FAREWELL_S)
+        await served.link.close(why)
+
+    def inquire(self, contact: Contact, message: Renew, answered: Inquired) -> None:
+        """Ask somebody we have no link with, beside everything else."""
+        self._beside(self._inquire(contact, message, answered))
+
+    async def _inquire(self, contact: Contact, message: Renew, answered: Inquired) -> None:
+        with contextlib.suppress(Unreachable, LinkClosed):
+            answered(contact.node, await self.ask(contact, message))
+
+    async def ask(self, contact: Contact, message: Redeem | Renew) -> MeshMessage | None:
+        """One question to somebody who does not know us yet. Raises Unreachable, LinkClosed."""
+        link = await self._transport.dial(contact, timeout_ms=self._timeout_ms)
+        try:
+            await link.send(encode(message))
+            return await self._first(link)
+        finally:
+            await link.close("asked")
+
+    async def close(self, why: Literal["restarting", "leaving"] = "restarting") -> None:
+        """Let everyone go, with a word."""
+        for peer in list(self.open):
+            self.send(peer, Goodbye(reason=why))
+            self.hang_up(peer, why)
+        if self._tasks and self.open:
+            await asyncio.wait(self._tasks, timeout=FAREWELL_S)
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _count_junk(self, link: Link) -> None:
+        self.junk += 1
+        self._doorman.count_bad(link.remote_address, self._now().mono_us)
+
+    def _beside(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._over)
+        return task
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:  # A mistake of ours: whoever talks to us cannot cause one.
+            self._broke(error)

@@ -1,0 +1,166 @@
+"""What this node says about itself: profile, load and offers, as entries carry them.
+
+Lives here: turning the node's state into the values of `wire.mesh_records`. Never here: measuring
+(`edges.probe`), spreading (`kernel.mesh`).
+Invariant: a load is told again only when it differs enough to change somebody's decision.
+"""
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Final
+
+import msgspec
+
+from distributed_grid.kernel.inventory import Inventory
+from distributed_grid.kernel.node import Node
+from distributed_grid.kernel.obstacles import survey_of
+from distributed_grid.model import bytesize, milli
+from distributed_grid.model.hardware import HardwareProfile
+from distributed_grid.model.lending import Offer
+from distributed_grid.wire.mesh import Key
+from distributed_grid.wire.mesh_records import (
+    GPUS_MAX,
+    LABELS_MAX,
+    TEXT_MAX,
+    GpuProfile,
+    NodeLoad,
+    NodeProfile,
+    Offered,
+    fitted,
+)
+
+LOAD_STEP_MILLI: Final = 250  # A quarter of a core.
+MEMORY_STEP_BYTES: Final = 256 << 20
+STORAGE_STEP_BYTES: Final = 4 << 30
+DRIFT_MS: Final = 5_000  # Between two tellings of what only drifts: every telling goes to everyone.
+_STEPS: Final = {"memory": MEMORY_STEP_BYTES, "storage": STORAGE_STEP_BYTES}
+
+
+def profile_of(
+    hardware: HardwareProfile,
+    inventory: Inventory,
+    *,
+    node_class: str,
+    version: str,
+    labels: Iterable[tuple[str, str]] = (),
+) -> NodeProfile:
+    """What the node is."""
+    total, score = inventory.total, hardware.compute
+    cores = len(inventory.cores)
+    return NodeProfile(
+        node_class=node_class,
+        version=version,
+        arch=_cut(hardware.cpu.arch),
+        system=_cut(hardware.os.name),
+        cpu_model=_cut(hardware.cpu.model),
+        cores=cores,
+        cpu_milli=total.cpu_milli,
+        memory_bytes=total.memory_bytes,
+        storage_bytes=total.storage_bytes,
+        gpus=tuple(
+            GpuProfile(_cut(gpu.device), _cut(gpu.model), gpu.memory_bytes)
+            for gpu in total.gpus[:GPUS_MAX]
+        ),
+        custom={_cut(kind): amount for kind, amount in total.custom[:LABELS_MAX]},
+        labels={_cut(key): _cut(value) for key, value in tuple(labels)[:LABELS_MAX]},
+        mega_flops=score.mega_flops * cores // max(score.cores, 1) if score else 0,
+        is_pretended=bool(hardware.pretended),
+    )
+
+
+def shortened(profile: NodeProfile, most: int) -> NodeProfile:
+    """The profile with at most so many devices, custom kinds and labels."""
+    return msgspec.structs.replace(
+        profile,
+        gpus=profile.gpus[:most],
+        custom=dict(islice(profile.custom.items(), most)),
+        labels=dict(islice(profile.labels.items(), most)),
+    )
+
+
+class Values:
+    """The values of one node, as they are told."""
+
+    def __init__(self, node: Node, profile: NodeProfile, *, clock_ms: Callable[[], int]) -> None:
+        self._node = node
+        self._clock_ms = clock_ms
+        self._profile = fitted(lambda most: shortened(profile, most), LABELS_MAX)
+        self._told: NodeLoad | None = None
+        self._told_ms = 0
+        self._values: dict[Key, bytes] = {}
+
+    def __call__(self) -> dict[Key, bytes]:
+        """Everything but how to reach it. What has not changed is the same bytes again.
+
+        Jobs that come and go are told at once. Load and offers follow every breath of the machine:
+        they are told when a while has passed.
+        """
+        load, now_ms = self.load(), self._clock_ms()
+        is_sudden = self._told is None or _exact(self._told) != _exact(load)
+        if is_sudden or not 0 <= now_ms - self._told_ms < DRIFT_MS:
+            if self._told is None or differs(self._told, load):
+                self._told = load
+            self._told_ms = now_ms
+            self._values = {
+                "profile": self._profile,
+                "load": msgspec.msgpack.encode(self._told),
+                "offers": self._offered(),
+            }
+        return self._values
+
+    def load(self) -> NodeLoad:
+        """What is free, and how busy it is, now."""
+        free, coordinator = self._node.ledger.free(), self._node.coordinator
+        running = sum(1 for job in coordinator.jobs.values() if job.state == "running")
+        sample = self._node.host.lending.use.latest
+        return NodeLoad(
+            cpu_milli_free=free.cpu_milli,
+            memory_bytes_free=free.memory_bytes,
+            storage_bytes_free=free.storage_bytes,
+            gpus_free_milli=sum(gpu.share_milli for gpu in free.gpus),
+            load_milli=sample.cpu_used_milli if sample else 0,
+            jobs_running=running,
+            jobs_waiting=coordinator.unfinished - running,
+            on_battery=sample.is_on_battery if sample else False,
+            battery_percent=sample.battery_percent if sample else None,
+        )
+
+    def _offered(self) -> bytes:
+        offers = survey_of(self._node.host, self._clock_ms()).offers
+        lines = tuple(_line(offer) for offer in offers[:LABELS_MAX])
+        return fitted(lambda most: Offered(lines=lines[:most]), len(lines))
+
+
+def differs(told: NodeLoad, now: NodeLoad) -> bool:
+    """Whether somebody might decide otherwise."""
+    return (
+        abs(told.load_milli - now.load_milli) >= LOAD_STEP_MILLI
+        or abs(told.memory_bytes_free - now.memory_bytes_free) >= MEMORY_STEP_BYTES
+        or abs(told.storage_bytes_free - now.storage_bytes_free) >= STORAGE_STEP_BYTES
+        or _exact(told) != _exact(now)
+    )
+
+
+def _exact(load: NodeLoad) -> tuple[int | bool | None, ...]:
+    return (
+        load.cpu_milli_free,
+        load.gpus_free_milli,
+        load.jobs_running,
+        load.jobs_waiting,
+        load.on_battery,
+        load.battery_percent,
+    )
+
+
+def _line(offer: Offer) -> str:
+    # Rounded down: what others hear twice must be worth hearing.
+    step = _STEPS.get(offer.kind, 1)
+    rounded = offer.amount - offer.amount % step
+    amount = bytesize.text(rounded) if offer.kind in _STEPS else milli.text(offer.amount)
+    if offer.kind == "cpu":
+        amount = milli.text(offer.amount - offer.amount % LOAD_STEP_MILLI)
+    return f"{offer.kind} {offer.device} {amount}" if offer.device else f"{offer.kind} {amount}"
+
+
+def _cut(text: str | None) -> str:
+    return (text or "")[:TEXT_MAX]
