@@ -1,7 +1,8 @@
 """The shape of a configuration file: every key of every section, with what it may hold.
 
-Lives here: `cluster_config.yaml` as people have it (seed 003), `[cluster_mesh]` (seed 002), and
-the sections of this product. Never here: what is done with a value (`settings`).
+Lives here: `cluster_config.yaml` as people have it (seed 003), and the sections of this product.
+Never here: what is done with a value (`settings`), the sections of lending (`sharing_file`) and of
+the mesh (`mesh_file`).
 Invariant: what is None was not written.
 """
 
@@ -10,6 +11,7 @@ from typing import Annotated, Any
 import msgspec
 
 from distributed_grid.config import words
+from distributed_grid.config.mesh_file import ClusterMesh, Mesh
 from distributed_grid.config.pretend import read_pretend
 from distributed_grid.config.shape import Word
 from distributed_grid.config.sharing_file import FairShare, ResourceSharing
@@ -165,30 +167,6 @@ class Ray(msgspec.Struct, frozen=True, kw_only=True):
     log_level: Level | None = None
 
 
-_METHODS = ("mdns", "broadcast", "registry", "peer_exchange", "scan", "manual")
-
-
-def _methods(value: Any) -> tuple[str, ...]:
-    return tuple(words.word_of(*_METHODS).parse(item) for item in _texts(value))
-
-
-class ClusterMesh(msgspec.Struct, frozen=True, kw_only=True):
-    """Discovery, topology, NAT and power (seed 002)."""
-
-    discovery_interval_secs: words.Positive | None = None
-    discovery_methods: Annotated[tuple[str, ...], Word(_methods)] | None = None
-    subnet_scan_enabled: words.Flag | None = None
-    topology: Annotated[str, words.word_of("full", "star", "hierarchical", "hybrid")] | None = None
-    max_connections_per_node: words.Positive | None = None
-    connection_timeout_ms: words.Positive | None = None
-    enable_relay_nodes: words.Flag | None = None
-    stun_servers: Texts | None = None
-    max_relay_hops: words.Natural | None = None
-    battery_threshold: words.Percent | None = None
-    thermal_limit_celsius: words.TemperatureCenti | None = None
-    prefer_ac_power: words.Flag | None = None
-
-
 class ClusterFile(msgspec.Struct, frozen=True, kw_only=True):
     """The whole file, after its variants were made one."""
 
@@ -208,4 +186,5 @@ class ClusterFile(msgspec.Struct, frozen=True, kw_only=True):
     sync: Sync | None = None
     ray: Ray | None = None
     remote_root: Text | None = None
+    mesh: Mesh | None = None
     cluster_mesh: ClusterMesh | None = None

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from distributed_grid.config import terms, variables
+from distributed_grid.config import mesh_file, terms, variables
 from distributed_grid.config.cluster_file import ClusterFile
 from distributed_grid.config.documents import read_located
 from distributed_grid.config.shape import shaped
@@ -40,6 +40,7 @@ USED: Final[dict[str, str]] = {
     "fair_share.users": "weights.users",
     "fair_share.projects": "weights.projects",
     "fair_share.ageing": "ageing_ms",
+    **mesh_file.KEYS,
 }
 HIDDEN: Final = "(secret)"
 
@@ -50,6 +51,7 @@ class Later(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     value: Any  # As it was written.
     origin: Origin
+    comes_with: str = ""  # What it waits for, if that is known.
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,11 +86,12 @@ def load_settings(
         merge.add(flag, key, value, Origin(source="flag", name=flag))
     settings = terms.changed(Settings(), merge.values)
     terms.check(settings.terms, merge.origins)
+    mesh_file.check(settings.mesh, merge.origins)
     return Loaded(
         settings=settings,
         origins={key: merge.origins.get(key, Origin()) for key in USED},
         later=tuple(merge.later[key] for key in sorted(merge.later)),
-        notes=tuple(merge.notes),
+        notes=(*merge.notes, *_unlike_what_was_asked(settings, merge.later)),
         file=chosen,
     )
 
@@ -114,6 +117,7 @@ class _Merge:
     def add_file(self, file: str) -> None:
         document, lines = read_located(file)
         found = normalised(file, document, lines)
+        mesh_file.refuse_twice(file, found.document, found.lines)
         self.notes += found.notes
         self._take(
             shaped(file, found.document, ClusterFile, lines=found.lines),
@@ -161,11 +165,29 @@ class _Merge:
         for key, written in _leaves(document):
             if written is None:
                 continue  # `key:` without a value says nothing.
-            if key in USED:
-                self.values |= _settings(key, terms.at(parsed, key))
-                self.origins[key] = origin_of(key)
+            ours = mesh_file.SAME.get(key, key)
+            if ours in USED and not mesh_file.is_later(key, terms.at(parsed, key)):
+                self.values |= _settings(ours, terms.at(parsed, key))
+                self.origins[ours] = origin_of(key)
+                self._forget_later(ours)
             else:
-                self.later[key] = Later(key=key, value=written, origin=origin_of(key))
+                comes_with = mesh_file.COMES_WITH.get(key, "")
+                self.later[key] = Later(
+                    key=key, value=written, origin=origin_of(key), comes_with=comes_with
+                )
+
+    def _forget_later(self, ours: str) -> None:
+        """A word that was kept for later does not count any more: somebody said another."""
+        for key in [key for key in self.later if mesh_file.SAME.get(key, key) == ours]:
+            del self.later[key]
+
+
+def _unlike_what_was_asked(settings: Settings, later: Mapping[str, Later]) -> Iterator[str]:
+    """A sentence where something else counts than what somebody wrote."""
+    for told in later.values():
+        if told.comes_with == mesh_file.TOPOLOGY:
+            counts = settings.mesh.topology
+            yield f"{told.origin}: the topology '{told.value}' comes later; until then it is {counts}"
 
 
 def _leaves(document: dict[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:

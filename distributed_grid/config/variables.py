@@ -16,6 +16,18 @@ VARIABLES: Final[dict[str, str]] = {
     "GRID_NODE_NAME": "node.name",
     "GRID_JOBS_LOG_BYTES": "jobs.log_bytes",
     "GRID_JOBS_GRACE": "jobs.grace",
+    "GRID_MESH_LISTEN": "mesh.listen",
+    "GRID_MESH_ADVERTISE": "mesh.advertise",
+    "GRID_MESH_RELAY": "mesh.relay",
+    "GRID_MESH_TOPOLOGY": "mesh.topology",
+    "GRID_MESH_PRESET": "mesh.preset",
+    "GRID_MESH_MAX_CONNECTIONS_PER_NODE": "mesh.max_connections_per_node",
+    "GRID_MESH_CONNECTION_TIMEOUT": "mesh.connection_timeout",
+    "GRID_MESH_IDLE_CONNECTION": "mesh.idle_connection",
+    "GRID_MESH_ALLOW": "mesh.allow",
+    "GRID_MESH_DENY": "mesh.deny",
+    "GRID_MESH_VERIFY_CAPABILITIES": "mesh.verify_capabilities",
+    "GRID_MESH_GOSSIP_INTERVAL": "mesh.gossip_interval",
     "GRID_CLUSTER_NAME": "name",
     "GRID_LOG_LEVEL": "logging.level",
     "GRID_LOG_FORMAT": "logging.format",
@@ -33,7 +45,8 @@ HOME: Final = "GRID_HOME"
 CONFIG: Final = "GRID_CONFIG"
 # Read by the keeper: the command in front of `run`, and more options of it.
 CONTAINERS: Final = ("GRID_CONTAINER_RUNTIME", "GRID_CONTAINER_OPTIONS")
-SECRETS: Final = ("GRID_SECRET_KEY", "GRID_TICKET")  # Known, and never shown.
+TICKET: Final = "GRID_TICKET"  # Read by `grid join` and `grid up`, and by nobody after them.
+SECRETS: Final = ("GRID_SECRET_KEY",)  # Known, and never shown.
 # Known: for later, and what a keeper tells its agent.
 OTHERS: Final = ("GRID_TOKEN_EXPIRE_MINUTES", "GRID_KEEPER_FD")
 
@@ -56,7 +69,7 @@ JOB_VARIABLES: Final = frozenset(
 
 def unknown(environ: Mapping[str, str]) -> list[str]:
     """A sentence for each variable that looks like ours and is not."""
-    known = [*VARIABLES, HOME, CONFIG, *CONTAINERS, *SECRETS, *OTHERS]
+    known = [*VARIABLES, HOME, CONFIG, TICKET, *CONTAINERS, *SECRETS, *OTHERS]
     told = []
     for name in sorted(environ):
         is_for_jobs = name.startswith(JOB_PREFIX) or name in JOB_VARIABLES

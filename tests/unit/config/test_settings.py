@@ -175,11 +175,18 @@ def test_the_section_of_seed_3_is_read_and_says_what_the_defaults_say(tmp_path):
 
 
 @pytest.mark.rows("S2-127")
-def test_the_table_of_seed_2_is_read_and_kept(tmp_path):
+def test_of_the_table_of_seed_2_three_keys_count_and_nine_are_kept(tmp_path):
     loaded = load(tmp_path, SEED_2, name="cluster_config.toml")
     kept = later(loaded)
 
-    assert len(kept) == 12
+    assert loaded.settings == Settings()
+    used = {key for key, origin in loaded.origins.items() if origin.source == "file"}
+    assert used == {
+        "mesh.topology",
+        "mesh.max_connections_per_node",
+        "mesh.connection_timeout",
+    }
+    assert len(kept) == 9
     assert kept["cluster_mesh.discovery_methods"] == ["mdns", "broadcast", "registry"]
     assert [entry.origin.line for entry in loaded.later if entry.key.endswith("hops")] == [15]
 
@@ -390,5 +397,6 @@ def test_every_commented_line_of_the_sample_is_good_too_and_tells_the_default(tm
         f"resource_sharing.{key}"
         for key in ("hours", "days", "quiet", "suspended_max", "allocation_timeout_minutes")
     }
+    examples |= {f"mesh.{key}" for key in ("listen", "advertise", "relay", "allow", "deny")}
     for key in set(USED) - examples:
         assert at(loaded.settings, USED[key]) == at(Settings(), USED[key]), key
