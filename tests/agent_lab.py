@@ -46,7 +46,7 @@ class AgentLab:
 
     def __call__(self, *words: str, env: dict[str, str] | None = None):
         return subprocess.run(
-            [sys.executable, "-m", "distributed_grid", *words],
+            [sys.executable, "-P", "-m", "distributed_grid", *words],
             env={**self.env, **(env or {})},
             cwd=self.dir,
             stdin=subprocess.DEVNULL,

@@ -33,8 +33,7 @@ from distributed_grid.wire.api import (
     Submitted,
 )
 from distributed_grid.wire.sharing import ChangeOffers, Queue, SharingStatus
-
-STARTED_MS = 1_700_000_000_000
+from tests.mesh_stand_in import STARTED_MS, CannedMesh
 
 
 def a_view(name: str = "build", **fields: Any) -> JobView:
@@ -62,6 +61,8 @@ class CannedAgent:
         )
         self.never_has = ""  # A custom kind.
         self.waiting = Queue(entries=(), total=0)
+        self.mesh = CannedMesh()
+        self.happened: list[Event] | None = None  # None: three jobs ended.
 
     def write(self, name: str, *parts: bytes, stream: str = "stdout", index: int = -1) -> None:
         self.output[job_id_of(name), stream, index] = list(parts)
@@ -154,9 +155,15 @@ class CannedAgent:
     async def queue(self, *, limit: int) -> Queue:
         return Queue(entries=self.waiting.entries[:limit], total=self.waiting.total)
 
-    async def events(self, *, after: int) -> AsyncIterator[Event]:
-        for number in range(max(after, 0) + 1, 4):
-            yield Event(number=number, at_ms=STARTED_MS, name="job.ended", job=JobId("ab" * 32))
+    async def events(self, *, after: int, follow: bool = True) -> AsyncIterator[Event]:
+        self.asked.append(("events", after, follow))
+        ended = [
+            Event(number=number, at_ms=STARTED_MS, name="job.ended", job=JobId("ab" * 32))
+            for number in range(1, 4)
+        ]
+        for event in ended if self.happened is None else self.happened:
+            if event.number > after:
+                yield event
 
     async def down(self, *, stop_jobs: bool) -> None:
         self.asked.append(("down", stop_jobs))

@@ -26,6 +26,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     value: Any
     origin: Origin
+    comes_with: str = ""  # Of what comes later: what it waits for.
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,9 +62,19 @@ def show(ctx: click.Context, *, file: str | None, as_json: bool) -> None:
     ]
     out.print(render.table("Settings", ("Key", "Value", "From"), rows))
     if report.later:
-        rows = [(entry.key, _words(entry.value), str(entry.origin)) for entry in report.later]
-        out.print(render.table("Read and checked; comes later", ("Key", "Value", "From"), rows))
+        out.print(_later_table(report.later))
     _tell(report.notes)
+
+
+def _later_table(later: tuple[Shown, ...]) -> Any:
+    from distributed_grid.cli import render
+
+    titles = ["Key", "Value", "From"]
+    rows = [[entry.key, _words(entry.value), str(entry.origin)] for entry in later]
+    if any(entry.comes_with for entry in later):
+        titles.append("Comes with")
+        rows = [[*row, entry.comes_with or "-"] for row, entry in zip(rows, later, strict=True)]
+    return render.table("Read and checked; comes later", titles, rows)
 
 
 @command.command("check")
@@ -72,7 +83,7 @@ def show(ctx: click.Context, *, file: str | None, as_json: bool) -> None:
 def check(ctx: click.Context, *, file: str | None) -> None:
     """Tell whether FILE, or the file that would be used, is good."""
     loaded = _loaded(ctx, file)
-    _tell(loaded.notes)
+    _tell((*loaded.notes, *_waiting(loaded)))
     if loaded.file is None:
         click.echo("no configuration file; the defaults count. Write one with: grid init")
         return
@@ -105,10 +116,25 @@ def _report(loaded: Loaded) -> Report:
             for key, field in USED.items()
         ),
         later=tuple(
-            Shown(key=later.key, value=later.value, origin=later.origin) for later in loaded.later
+            Shown(
+                key=later.key,
+                value=later.value,
+                origin=later.origin,
+                comes_with=later.comes_with,
+            )
+            for later in loaded.later
         ),
         notes=loaded.notes,
     )
+
+
+def _waiting(loaded: Loaded) -> tuple[str, ...]:
+    """A sentence for each part that keys of the file wait for."""
+    keys: dict[str, list[str]] = {}
+    for entry in loaded.later:
+        if entry.comes_with:
+            keys.setdefault(entry.comes_with, []).append(entry.key)
+    return tuple(f"{what} come later: {', '.join(found)}" for what, found in keys.items())
 
 
 def _words(value: Any, field: str = "") -> str:

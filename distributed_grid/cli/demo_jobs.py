@@ -25,7 +25,7 @@ from distributed_grid.client.cluster import Cluster, JobHandle, connect
 from distributed_grid.model import bytesize, duration
 from distributed_grid.wire.api import ENDED, JobView
 
-GRID: Final = (sys.executable, "-m", "distributed_grid")
+GRID: Final = (sys.executable, "-P", "-m", "distributed_grid")
 DEADLINE_S: Final = 60.0
 LOOK_S: Final = 0.1
 

@@ -17,16 +17,20 @@ from typing import Final, Literal
 
 import msgspec
 
-from distributed_grid.client import calls
+from distributed_grid.client import calls, mesh_calls
 from distributed_grid.client.blocking import Caller
 from distributed_grid.edges.probe.tree import Tree
 from distributed_grid.errors import GridError
 from distributed_grid.model import bytesize
 from distributed_grid.model.home import Home
+from distributed_grid.model.membership import DAY_MS
+from distributed_grid.wire.mesh_api import Nodes, NodeView
 
 FSYNCS: Final = 5
 FSYNC_MS_SLOW: Final = 20  # A disk with a queue; a job's promise waits for one of these.
 DISK_BYTES_LOW: Final = bytesize.GIB
+ADMINS_MIN: Final = 2  # With one, the day it breaks is the last on which anybody is let in.
+EXPIRY_MS_NEAR: Final = 14 * DAY_MS  # Renewed from thirty days on: by then it should have been.
 PYTHON_MIN: Final = (3, 11)
 RUNTIME_S_MAX: Final = 10  # For `podman info`; the first one after a boot makes its directories.
 
@@ -50,6 +54,7 @@ def examine(places: Home) -> list[Finding]:
         ("disk space", lambda: _disk_space(home)),
         ("fsync", lambda: _fsync(home)),
         ("agent", lambda: _agent(places)),
+        ("mesh", lambda: _mesh(places)),
         ("limits", _limits),
         ("containers", _containers),
         ("NVIDIA", _nvidia),
@@ -141,6 +146,54 @@ def _agent(places: Home) -> Finding:
     limits = ", ".join(f"{what} by {how}" for what, how in sorted(status.limits.items()))
     detail = f"{status.name}, pid {status.pid}, Grid {status.version}; limits: {limits or 'none'}"
     return Finding(what="agent", state="ok", detail=detail)
+
+
+def _mesh(places: Home) -> Finding:
+    with Caller(places.socket) as agent:
+        try:
+            found = agent.run(mesh_calls.nodes())
+        except GridError as error:
+            return Finding(what="mesh", state="warn", detail=error.message, remedy=error.remedy)
+    if not found.mesh:
+        return Finding(
+            what="mesh", state="ok", detail="in none; grid ticket or grid join changes that"
+        )
+    return mesh_finding(found, now_ms=time.time_ns() // 1_000_000)
+
+
+def mesh_finding(found: Nodes, *, now_ms: int) -> Finding:
+    """Whether this node may stay in its mesh, and whether the mesh can let anybody in tomorrow."""
+    own = found.nodes[0]
+    present = [node for node in found.nodes if node.health != "left"]
+    admins = [node for node in present if "admin" in node.roles]
+    parts = [f"{found.mesh[:8]}, {len(present)} nodes, {len(admins)} admins"]
+    remedies = []
+    if own.note:
+        parts.append(own.note)
+        remedies.append(_remedy_of(own))
+    if own.expires_ms and own.expires_ms - now_ms < EXPIRY_MS_NEAR:
+        days = max(0, own.expires_ms - now_ms) // DAY_MS
+        parts.append(f"the certificate of this node ends in {days} days")
+        remedies.append("Connect it with an admin's machine, which renews it by itself")
+    if len(admins) < ADMINS_MIN:
+        parts.append(
+            "if that one is lost, nobody can be let in" if admins else "nobody lets others in"
+        )
+        remedies.append("Make another admin: grid ticket --role admin, then grid join there")
+    return Finding(
+        what="mesh",
+        state="warn" if remedies else "ok",
+        detail="; ".join(parts),
+        remedy=". ".join(remedies),
+    )
+
+
+def _remedy_of(own: NodeView) -> str:
+    if "two machines" in own.note:
+        return "On the copy: grid down, then grid up --new-identity. The original goes on"
+    if "revoked" in own.note:
+        return "To come back: grid leave --force, grid up --new-identity, and a new ticket"
+    return "Connect it with an admin's machine, which renews it by itself"
 
 
 def _limits() -> Finding:

@@ -107,6 +107,31 @@ fair_share:
   # projects: {}
   # Each such time of waiting lifts a job one class.
   # ageing: 1h
+
+# How this machine meets others, once it is in a mesh. Nothing needs to be set.
+mesh:
+  # An address of this machine, a port, or both. Default: every address, a free port that is kept.
+  # listen: 0.0.0.0:7946
+  # Told to others beside the addresses that are found: a forwarded port, a name that is looked up.
+  # advertise: [home.example.org:7946]
+  # A relay of your own. Default: none; nobody else's is ever used.
+  # relay: https://relay.example.org
+  # hybrid, or full: everybody holds a connection to everybody
+  # topology: hybrid
+  # lan notices a dead machine within 3 seconds; wan, for laptops and far networks, within 15
+  # preset: lan
+  # Connections held at once, and how long one may take to come about.
+  # max_connections_per_node: 50
+  # connection_timeout: 5s
+  # One to a machine that is no neighbour is closed after so long in silence.
+  # idle_connection: 5m
+  # Networks that may knock, and that may not; what is denied stays out. Default: all may.
+  # allow: [192.168.0.0/16]
+  # deny: [192.168.7.0/24]
+  # Let others show that they have what they say they have.
+  # verify_capabilities: true
+  # Between two rounds of telling the neighbours what is new.
+  # gossip_interval: 200ms
 """
 
 

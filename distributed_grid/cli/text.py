@@ -70,3 +70,10 @@ def pairs(rows: Iterable[tuple[str, str]]) -> None:
     width = max((len(label) for label, _ in shown), default=0)
     for label, value in shown:
         click.echo(f"{click.style(label.ljust(width), dim=True)}  {value}")
+
+
+def printable(told: str) -> str:
+    """What another machine says of itself, safe on a terminal: what does not print is escaped."""
+    if told.isprintable():
+        return told
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in told)

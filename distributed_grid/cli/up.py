@@ -6,27 +6,33 @@ Lives here: starting them, waiting until they answer, the status line. Never her
 
 import contextlib
 import os
+import secrets
 import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import click
 import msgspec
 
+from distributed_grid.cli import ticket_text
 from distributed_grid.cli.agent import json_option
+from distributed_grid.cli.join import in_a_line as in_mesh
 from distributed_grid.cli.status import in_a_line
-from distributed_grid.client import calls, door
+from distributed_grid.client import calls, door, mesh_calls
 from distributed_grid.client.blocking import Caller
 from distributed_grid.client.door import home_of
 from distributed_grid.edges.home import prepare, read_pid
 from distributed_grid.errors import AgentRuns, GridError, NoAgent
 from distributed_grid.model.home import Home
 from distributed_grid.wire.api import NodeStatus
+from distributed_grid.wire.mesh_api import Joined
+from distributed_grid.wire.ticket import read_ticket
 
-START_S: Final = 10.0  # An agent starts in one second on an idle machine.
+START_S: Final = 30.0  # An agent starts in one second on an idle machine, in ten on a crowded one.
 LOOK_S: Final = 0.02
 Keeper = subprocess.Popen[bytes] | None  # None: one that was there before us.
 LINE_S: Final = 1.0  # Between two looks of the status line.
@@ -50,27 +56,37 @@ class NotUp(GridError):
 @click.option("--data-dir", metavar="DIR", help="Where it keeps everything; else GRID_HOME or XDG.")
 @click.option("--name", default="", metavar="NAME", help="Of this node; else the host's.")
 @click.option("--config", metavar="FILE", help="Settings.")
+@click.option("--listen", default="", metavar="ADDRESS:PORT", help="For the mesh; else any, kept.")
+@click.option("--join", "ticket", metavar="TICKET|-|@FILE", help="Join a mesh; else GRID_TICKET.")
+@click.option("--new-identity", is_flag=True, help="Forget who this node was, and its mesh.")
+@click.option("--moved-here", is_flag=True, help="Its directory was moved here from elsewhere.")
 @json_option
-def command(
-    *, detach: bool, data_dir: str | None, name: str, config: str | None, as_json: bool
-) -> None:
+def command(*, ticket: str | None, as_json: bool, **told: Any) -> None:
     """Start the agent of this machine.
 
-    In the foreground Ctrl-C stops it as `grid down` does: jobs go on.
+    In the foreground Ctrl-C stops it as `grid down` does: jobs go on. If it cannot join, it does
+    not stay up.
     """
-    home = home_of(data_dir)
-    options = ["--name", name] if name else []
-    options += ["--config", str(Path(config).absolute())] if config else []
+    if told["new_identity"] and told["moved_here"]:
+        raise click.UsageError("either --new-identity or --moved-here: is it another node or not?")
+    text = ticket_text.taken(ticket)
+    if text is not None:
+        read_ticket(text)  # Whatever is wrong with it is told before anything starts.
+    if text is not None and not told["detach"] and not _is_harmless(ticket):
+        _become_harmless(text, as_json=as_json, **told)
+    home = home_of(told["data_dir"])
     with Caller(home.socket, coming_s=0) as agent:  # Nobody comes back before we call.
         _refuse_second(agent, home)
-    _check_settings(home, name, config)
-    if detach:
-        _begin(home, options, as_json=as_json, is_data=True)
+    _check_settings(home, told)
+    begin = partial(_begin, home, _agent_options(told), ticket=text, as_json=as_json)
+    del text
+    if told["detach"]:
+        begin(is_data=True)
         return
     for number in SIGNALS:  # From here on: the keeper would not hear of a Ctrl-C.
         signal.signal(number, _raise_told)
     try:
-        keeper = _begin(home, options, as_json=as_json, is_data=False)
+        keeper = begin(is_data=False)
         with Caller(home.socket) as agent:
             _show_line(agent, keeper)
     except NoAgent:
@@ -82,17 +98,62 @@ def command(
     click.echo("\ngrid: the agent has stopped", err=True)
 
 
-def _begin(home: Home, options: list[str], *, as_json: bool, is_data: bool) -> Keeper:
-    """Start, wait for the answer, and say so."""
+def _is_harmless(ticket: str | None) -> bool:
+    """Whether neither the arguments nor the environment of this process show the ticket."""
+    return ticket is not None and (ticket == "-" or ticket.startswith("@"))
+
+
+def _become_harmless(text: str, *, as_json: bool, **told: Any) -> NoReturn:
+    """Begin again with the ticket in a pipe: we live long, and others can read our arguments."""
+    words = ["up", "--join", ticket_text.moved_to_pipe(text), *(["--json"] if as_json else [])]
+    for key, value in told.items():
+        flag = f"--{key.replace('_', '-')}"
+        if value:
+            words += [flag] if value is True else [flag, value]
+    started_as = sys.orig_argv[: len(sys.orig_argv) - len(sys.argv[1:])]
+    os.execv(sys.executable, [*started_as, *words])  # noqa: S606  (it is what runs already)
+
+
+def _agent_options(told: dict[str, Any]) -> list[str]:
+    """What is passed on. A keeper starts its agent again with the same words after a crash."""
+    options = ["--name", told["name"]] if told["name"] else []
+    options += ["--config", str(Path(told["config"]).absolute())] if told["config"] else []
+    options += ["--listen", told["listen"]] if told["listen"] else []
+    # So the agent must tell this start from the next: whoever it became stays.
+    options += ["--new-identity", secrets.token_hex(8)] if told["new_identity"] else []
+    options += ["--moved-here"] if told["moved_here"] else []
+    return options
+
+
+def _begin(
+    home: Home, options: list[str], *, ticket: str | None, as_json: bool, is_data: bool
+) -> Keeper:
+    """Start, wait for the answer, join if told, and say so."""
     keeper = _start(home, options)
     with Caller(home.socket, coming_s=0) as agent:
         status = _await_answer(agent, home, keeper)
+        joined = None if ticket is None else _joined(agent, home, ticket)
     if as_json:
         click.echo(msgspec.json.encode(status))
     else:
         line = f"{status.name} is up: data in {home.data}, socket {home.socket}"
         click.echo(line, err=not is_data)
+        if joined is not None:
+            click.echo(in_mesh(joined), err=not is_data)
     return keeper
+
+
+def _joined(agent: Caller, home: Home, ticket: str) -> Joined:
+    """One of the mesh, or down again: whoever asked for both shall not find one of them."""
+    try:
+        return agent.run(mesh_calls.join(ticket))
+    except NoAgent:
+        _end_keeper(home)
+        why = f"it went while it joined; it said: {_last_words(home)}"
+        raise NotUp(home, why=why) from None
+    except BaseException:
+        _stop(home)
+        raise
 
 
 def _refuse_second(agent: Caller, home: Home) -> None:
@@ -103,21 +164,23 @@ def _refuse_second(agent: Caller, home: Home) -> None:
     raise AgentRuns(home.data, pid=status.pid)
 
 
-def _check_settings(home: Home, name: str, config: str | None) -> None:
+def _check_settings(home: Home, told: dict[str, Any]) -> None:
     """Raise what the agent would say of its settings: here it is bad input, there a bad start."""
     from distributed_grid.config.settings import load_settings
 
-    flags = {"node.name": ("--name", name)} if name else {}
-    load_settings(os.environ, file=config, config_dir=home.config, flags=flags)
+    keys = {"node.name": "name", "mesh.listen": "listen"}
+    flags = {key: (f"--{word}", told[word]) for key, word in keys.items() if told[word]}
+    load_settings(os.environ, file=told["config"], config_dir=home.config, flags=flags)
 
 
 def _start(home: Home, options: list[str]) -> Keeper:
     """A new keeper with its agent; or, from a keeper whose jobs go on, an agent again."""
     prepare(home)
-    app = [sys.executable, "-m", "distributed_grid.app", "--data-dir", home.data, *options]
+    # -P: what lies in the directory from which somebody starts it must not become part of it.
+    app = [sys.executable, "-P", "-m", "distributed_grid.app", "--data-dir", home.data, *options]
     if door.is_coming_back(home.socket) and _adopted(home, app):
         return None
-    keeper = [sys.executable, "-m", "distributed_grid.edges.runner.keeper"]
+    keeper = [sys.executable, "-P", "-m", "distributed_grid.edges.runner.keeper"]
     try:
         with Path(home.agent_log).open("ab") as log:
             log.write(BEGIN)  # What follows is about this start.

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
 from types import TracebackType
 from typing import Any, Literal, ParamSpec, Self, TypeVar, Unpack, overload
 
-from distributed_grid.client import calls
+from distributed_grid.client import calls, mesh_calls
 from distributed_grid.client.async_map_results import AsyncMapResults, AsyncPools
 from distributed_grid.client.awaiting import AsyncCaller
 from distributed_grid.client.blocking import ANSWER_S
@@ -20,7 +20,9 @@ from distributed_grid.client.streams import Events, Output
 from distributed_grid.client.submission import submitted, waited
 from distributed_grid.errors import Closed
 from distributed_grid.model.ids import JobId
+from distributed_grid.model.membership import Role
 from distributed_grid.wire.api import Event, Explanation, JobState, JobView, NodeStatus
+from distributed_grid.wire.mesh_api import Joined, NodeView, TicketMade, TicketView
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -161,9 +163,52 @@ class AsyncCluster:
         """This node in one glance."""
         return await self._caller.run(calls.status())
 
-    def events(self, *, after: int | None = None) -> AsyncIterator[Event]:
-        """Events with a higher number than this, then those to come, without end."""
-        return self._caller.stream(Events(after=after))
+    async def nodes(self) -> tuple[NodeView, ...]:
+        """Everyone in the mesh as this node sees it, itself first; only itself, if it is alone."""
+        return (await self._caller.run(mesh_calls.nodes())).nodes
+
+    async def ticket(
+        self, *, role: Role = "member", ttl: float | str = "24h", uses: int = 1
+    ) -> TicketMade:
+        """A ticket that lets others in, its text to be carried over and kept secret.
+
+        The first one founds a mesh, and names the file to keep for its recovery.
+        """
+        return await self._caller.run(mesh_calls.ticket(role=role, ttl=ttl, uses=uses))
+
+    async def tickets(self) -> tuple[TicketView, ...]:
+        """The tickets that this node issued."""
+        return (await self._caller.run(mesh_calls.tickets())).tickets
+
+    async def revoke_ticket(self, ticket_id: str) -> TicketView:
+        """Void a ticket; whoever joined with it stays."""
+        return await self._caller.run(mesh_calls.revoke_ticket(ticket_id))
+
+    async def join(self, ticket: str) -> Joined:
+        """Join the mesh of a ticket; again changes nothing.
+
+        A machine that does not answer raises MeshUnreachable, one that says no MeshRefused.
+        """
+        return await self._caller.run(mesh_calls.join(ticket))
+
+    async def leave(self, *, force: bool = False) -> None:
+        """Leave the mesh; `force` also if nobody remains who could let this node in again."""
+        await self._caller.run(mesh_calls.leave(force=force))
+
+    async def kick(self, node: str) -> NodeView:
+        """Remove a node, by id, name or prefix, from the mesh for good."""
+        return await self._caller.run(mesh_calls.kick(node))
+
+    async def rename(self, name: str) -> NodeView:
+        """Call this node something else."""
+        return await self._caller.run(mesh_calls.rename(name))
+
+    def events(self, *, after: int | None = None, follow: bool = True) -> AsyncIterator[Event]:
+        """Events with a higher number than this, then those to come, without end.
+
+        Without `after` only those to come; without `follow` only those that were.
+        """
+        return self._caller.stream(Events(after=after, follow=follow))
 
     @overload
     def map(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Any, Literal, ParamSpec, Self, TypeVar, Unpack, overload
 
-from distributed_grid.client import calls, door
+from distributed_grid.client import calls, door, mesh_calls
 from distributed_grid.client.blocking import ANSWER_S, Caller
 from distributed_grid.client.map_results import MapResults, Pools
 from distributed_grid.client.map_workers import Applied, WorkerWishes
@@ -23,7 +23,9 @@ from distributed_grid.client.streams import Events, Output
 from distributed_grid.client.submission import submitted, waited
 from distributed_grid.errors import Closed
 from distributed_grid.model.ids import JobId
+from distributed_grid.model.membership import Role
 from distributed_grid.wire.api import Event, Explanation, JobState, JobView, NodeStatus
+from distributed_grid.wire.mesh_api import Joined, NodeView, TicketMade, TicketView
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -162,9 +164,52 @@ class Cluster:
         """This node in one glance."""
         return self._caller.run(calls.status())
 
-    def events(self, *, after: int | None = None) -> Iterator[Event]:
-        """Events with a higher number than this, then those to come, without end."""
-        return self._caller.stream(Events(after=after))
+    def nodes(self) -> tuple[NodeView, ...]:
+        """Everyone in the mesh as this node sees it, itself first; only itself, if it is alone."""
+        return self._caller.run(mesh_calls.nodes()).nodes
+
+    def ticket(
+        self, *, role: Role = "member", ttl: float | str = "24h", uses: int = 1
+    ) -> TicketMade:
+        """A ticket that lets others in, its text to be carried over and kept secret.
+
+        The first one founds a mesh, and names the file to keep for its recovery.
+        """
+        return self._caller.run(mesh_calls.ticket(role=role, ttl=ttl, uses=uses))
+
+    def tickets(self) -> tuple[TicketView, ...]:
+        """The tickets that this node issued."""
+        return self._caller.run(mesh_calls.tickets()).tickets
+
+    def revoke_ticket(self, ticket_id: str) -> TicketView:
+        """Void a ticket; whoever joined with it stays."""
+        return self._caller.run(mesh_calls.revoke_ticket(ticket_id))
+
+    def join(self, ticket: str) -> Joined:
+        """Join the mesh of a ticket; again changes nothing.
+
+        A machine that does not answer raises MeshUnreachable, one that says no MeshRefused.
+        """
+        return self._caller.run(mesh_calls.join(ticket))
+
+    def leave(self, *, force: bool = False) -> None:
+        """Leave the mesh; `force` also if nobody remains who could let this node in again."""
+        self._caller.run(mesh_calls.leave(force=force))
+
+    def kick(self, node: str) -> NodeView:
+        """Remove a node, by id, name or prefix, from the mesh for good."""
+        return self._caller.run(mesh_calls.kick(node))
+
+    def rename(self, name: str) -> NodeView:
+        """Call this node something else."""
+        return self._caller.run(mesh_calls.rename(name))
+
+    def events(self, *, after: int | None = None, follow: bool = True) -> Iterator[Event]:
+        """Events with a higher number than this, then those to come, without end.
+
+        Without `after` only those to come; without `follow` only those that were.
+        """
+        return self._caller.stream(Events(after=after, follow=follow))
 
     @overload
     def map(

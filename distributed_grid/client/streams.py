@@ -83,17 +83,21 @@ class Output(Stream[bytes]):
 
 
 class Events(Stream[Event]):
-    """Events after a number, as server-sent events carry them."""
+    """Events after a number, as server-sent events carry them; with `follow` also those to come."""
 
-    def __init__(self, *, after: int | None = None) -> None:
+    def __init__(self, *, after: int | None = None, follow: bool = True) -> None:
         super().__init__()
-        self.after = after  # None: whatever the agent still remembers.
+        self.after = after  # None: only those to come; 0: whatever the agent still remembers.
+        self.follow = follow
         self._rest = b""
 
     def request(self) -> Request:
         """The events that follow."""
         return request_for(
-            "events", wait_ms=QUIET_MS, after="" if self.after is None else str(self.after)
+            "events",
+            wait_ms=QUIET_MS,
+            after="" if self.after is None else str(self.after),
+            follow="" if self.follow else "false",
         )
 
     def begin_again(self) -> None:

@@ -62,7 +62,7 @@ class AgentBeside:
 
     async def _grid(self, *words: str) -> tuple[int, str]:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "distributed_grid", *words, "--data-dir", self._home.data,
+            sys.executable, "-P", "-m", "distributed_grid", *words, "--data-dir", self._home.data,
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip

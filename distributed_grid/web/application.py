@@ -19,6 +19,7 @@ from distributed_grid.agent import Operations
 from distributed_grid.errors import AgentLeft, GridError, NotFound
 from distributed_grid.web.problems import JSON, problem_response
 from distributed_grid.wire.api import ROUTES, Route
+from distributed_grid.wire.mesh_api import MESH_ROUTES
 from distributed_grid.wire.sharing import SHARING_ROUTES
 
 MSGPACK: Final = "application/msgpack"
@@ -62,7 +63,7 @@ class Application:
         self._operations = operations
         self._fixed: dict[tuple[str, str], _Found] = {}
         self._others: dict[tuple[str, int], list[_Found]] = {}
-        for route in (*ROUTES, *SHARING_ROUTES):
+        for route in (*ROUTES, *SHARING_ROUTES, *MESH_ROUTES):
             found = _Found(route, handlers[route.name], tuple(route.path.split("/")))
             if "{" in route.path:
                 key = (route.method, len(found.segments))

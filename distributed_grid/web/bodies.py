@@ -1,8 +1,13 @@
 """Reading what a client sends, within bounds.
 
-Lives here: how much of one request, and of all at once. Never here: what it means (`routes`).
+Lives here: how much of one request, and of all at once; its bytes as the struct of its route. Never
+here: what it means (`routes`).
 """
 
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
 from starlette.requests import Request
 
 from distributed_grid.errors import BadValue, Overloaded
@@ -37,6 +42,22 @@ class Room:
             return b"".join(parts)
         finally:
             self.held_bytes -= size
+
+
+_room = Room()
+
+
+async def body(
+    request: Request, kind: type[Any], decode: Callable[..., Any] = msgspec.json.decode
+) -> Any:
+    """The body of a request as this struct; an empty one is the struct's defaults."""
+    data = await _room.read(request)
+    try:
+        return decode(data or b"{}", type=kind)
+    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError) as error:
+        raise BadValue(
+            str(error), expected=f"a {kind.__name__}", remedy="See /openapi.json"
+        ) from None
 
 
 def _too_long(size: int) -> BadValue:

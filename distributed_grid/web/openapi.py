@@ -7,13 +7,14 @@ import msgspec
 
 from distributed_grid import __version__
 from distributed_grid.wire.api import ROUTES, Nothing, Problem, Route
+from distributed_grid.wire.mesh_api import MESH_ROUTES
 from distributed_grid.wire.sharing import SHARING_ROUTES
 
 
 @cache
 def openapi_document() -> bytes:
     """The document as JSON."""
-    routes = (*ROUTES, *SHARING_ROUTES)
+    routes = (*ROUTES, *SHARING_ROUTES, *MESH_ROUTES)
     kinds = [kind for route in routes for kind in (route.request, route.answer) if _is_struct(kind)]
     schemas, components = msgspec.json.schema_components(
         [*kinds, Problem], ref_template="#/components/schemas/{name}"
@@ -52,7 +53,7 @@ def _operation(route: Route, schemas: dict[Any, Any]) -> dict[str, Any]:
             for name in route.query
         ],
     }
-    for name in ("job", "map", "name"):
+    for name in ("job", "map", "name", "node", "ticket"):
         if f"{{{name}}}" in route.path:
             operation["parameters"].append(
                 {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}

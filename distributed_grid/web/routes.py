@@ -1,9 +1,10 @@
 """From the table of routes to handlers: decode, call, encode.
 
-Lives here: one handler for each shape of route. Never here: the table (`wire.api`).
+Lives here: one handler for each route. Never here: the table (`wire.api`), the handlers of the mesh
+(`mesh_routes`).
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any, get_args
 
 import msgspec
@@ -15,7 +16,8 @@ from distributed_grid.errors import BadValue
 from distributed_grid.model.booking import Booking
 from distributed_grid.web.admission import admit, admit_booking
 from distributed_grid.web.application import Handler
-from distributed_grid.web.bodies import Room
+from distributed_grid.web.bodies import body
+from distributed_grid.web.mesh_routes import MESH_HANDLERS
 from distributed_grid.web.openapi import openapi_document
 from distributed_grid.web.problems import JSON
 from distributed_grid.wire.api import (
@@ -34,20 +36,6 @@ from distributed_grid.wire.sharing import ChangeOffers
 JOB_STATES: tuple[str, ...] = get_args(JobState)
 WAIT_MS_MAX = 3_600_000  # A client that waits longer asks again.
 
-_room = Room()
-
-
-async def _body(
-    request: Request, kind: type[Any], decode: Callable[..., Any] = msgspec.json.decode
-) -> Any:
-    data = await _room.read(request)
-    try:
-        return decode(data or b"{}", type=kind)
-    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError) as error:
-        raise BadValue(
-            str(error), expected=f"a {kind.__name__}", remedy="See /openapi.json"
-        ) from None
-
 
 def _number(request: Request, name: str, *, default: int, most: int, least: int = 0) -> int:
     text = request.query_params.get(name, "")
@@ -60,7 +48,7 @@ def _number(request: Request, name: str, *, default: int, most: int, least: int 
 
 
 async def _submit(operations: Operations, request: Request) -> Any:
-    wanted = await _body(request, Submit)
+    wanted = await body(request, Submit)
     if len(wanted.jobs) > JOBS_MAX:
         raise BadValue(
             len(wanted.jobs),
@@ -97,7 +85,7 @@ async def _wait(operations: Operations, request: Request) -> Any:
 
 
 async def _wait_many(operations: Operations, request: Request) -> Any:
-    wanted = await _body(request, WaitMany)
+    wanted = await body(request, WaitMany)
     if not 0 <= wanted.timeout_ms <= WAIT_MS_MAX:
         expected = f"timeout_ms from 0 to {WAIT_MS_MAX}"
         raise BadValue(wanted.timeout_ms, expected=expected, remedy="Wait again after that")
@@ -130,7 +118,10 @@ async def _logs(operations: Operations, request: Request) -> Any:
 
 
 async def _events(operations: Operations, request: Request) -> Any:
-    events = operations.events(after=_number(request, "after", default=-1, most=10**15, least=-1))
+    events = operations.events(
+        after=_number(request, "after", default=-1, most=10**15, least=-1),
+        follow=request.query_params.get("follow", "") not in ("0", "false"),
+    )
 
     async def lines() -> AsyncIterator[bytes]:
         yield b": grid events\n\n"  # So that headers go out before the first event.
@@ -141,19 +132,19 @@ async def _events(operations: Operations, request: Request) -> Any:
 
 
 async def _open_map(operations: Operations, request: Request) -> Any:
-    wanted = await _body(request, OpenMap, msgspec.msgpack.decode)
+    wanted = await body(request, OpenMap, msgspec.msgpack.decode)
     admit(wanted.workers)
     await operations.maps.open(wanted)
     return Nothing()
 
 
 async def _feed_map(operations: Operations, request: Request) -> Any:
-    fed = await _body(request, FeedMap, msgspec.msgpack.decode)
+    fed = await body(request, FeedMap, msgspec.msgpack.decode)
     return await operations.maps.feed(request.path_params["map"], fed)
 
 
 async def _take_calls(operations: Operations, request: Request) -> Any:
-    wanted = await _body(request, TakeCalls, msgspec.msgpack.decode)
+    wanted = await body(request, TakeCalls, msgspec.msgpack.decode)
     return await operations.maps.take(request.path_params["map"], wanted)
 
 
@@ -172,11 +163,11 @@ async def _sharing(operations: Operations, _: Request) -> Any:
 
 
 async def _change_offers(operations: Operations, request: Request) -> Any:
-    return await operations.change_offers(await _body(request, ChangeOffers))
+    return await operations.change_offers(await body(request, ChangeOffers))
 
 
 async def _book(operations: Operations, request: Request) -> Any:
-    wanted = await _body(request, Booking)
+    wanted = await body(request, Booking)
     admit_booking(wanted)
     await operations.book(wanted)
     return Nothing()
@@ -196,7 +187,7 @@ async def _status(operations: Operations, _: Request) -> Any:
 
 
 async def _down(operations: Operations, request: Request) -> Any:
-    wanted = await _body(request, Down)
+    wanted = await body(request, Down)
     await operations.down(stop_jobs=wanted.stop_jobs)
     return Nothing()
 
@@ -258,4 +249,5 @@ HANDLERS: dict[str, Handler] = {
     "health": _health,
     "metrics": _metrics,
     "openapi": _openapi,
+    **MESH_HANDLERS,
 }

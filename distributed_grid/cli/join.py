@@ -1,0 +1,39 @@
+"""`grid join`: become one of the machines of a mesh.
+
+Lives here: the command, and its line for `grid up --join`. Never here: where the text of a ticket
+comes from (`ticket_text`).
+"""
+
+import click
+
+from distributed_grid.cli import ticket_text
+from distributed_grid.cli.agent import caller, data_dir_option, json_option, print_json
+from distributed_grid.client import mesh_calls
+from distributed_grid.wire.mesh_api import Joined
+
+
+@click.command("join")
+@click.argument("ticket", required=False, metavar="[TICKET|-|@FILE]")
+@json_option
+@data_dir_option
+def command(*, ticket: str | None, as_json: bool, data_dir: str | None) -> None:
+    """Join the mesh of a ticket; joining twice is harmless.
+
+    The ticket is an argument, a line of stdin (-), in a file (@FILE), or in GRID_TICKET.
+    """
+    text = ticket_text.taken(ticket)
+    if text is None:
+        raise click.UsageError("which ticket? Give it, - for stdin, @FILE, or set GRID_TICKET")
+    with caller(data_dir) as agent:
+        joined = agent.run(mesh_calls.join(text))
+    if as_json:
+        print_json(joined)
+    else:
+        click.echo(in_a_line(joined))
+
+
+def in_a_line(joined: Joined) -> str:
+    """What became of it."""
+    how = "was in" if joined.was_member else "joined"
+    nodes = f"{joined.nodes} node{'' if joined.nodes == 1 else 's'}"
+    return f"{joined.name} {how} mesh {joined.mesh[:12]} as {', '.join(joined.roles)}: {nodes}"
