@@ -7,13 +7,36 @@ import importlib
 from typing import Any, Final
 
 _HOMES: Final[dict[str, str]] = {
+    "ClusterMesh": "distributed_grid.cluster_mesh.mesh",
+    "ClusterMetrics": "distributed_grid.cluster_mesh.monitor",
+    "ClusterMonitor": "distributed_grid.cluster_mesh.monitor",
+    "MeshConfig": "distributed_grid.cluster_mesh.mesh_config",
     "NodeClass": "distributed_grid.model.node_class",
     "NodeClassifier": "distributed_grid.cluster_mesh.classifier",
+    "NodeEvents": "distributed_grid.cluster_mesh.node_events",
+    "NodeJoined": "distributed_grid.cluster_mesh.node_events",
+    "NodeLeft": "distributed_grid.cluster_mesh.node_events",
+    "NodeUpdated": "distributed_grid.cluster_mesh.node_events",
     "PowerAwarePolicy": "distributed_grid.cluster_mesh.policies",
     "SchedulingPolicy": "distributed_grid.cluster_mesh.policies",
+    "TopologyType": "distributed_grid.cluster_mesh.mesh_config",
 }
 
-__all__ = ["NodeClass", "NodeClassifier", "PowerAwarePolicy", "SchedulingPolicy"]
+__all__ = [
+    "ClusterMesh",
+    "ClusterMetrics",
+    "ClusterMonitor",
+    "MeshConfig",
+    "NodeClass",
+    "NodeClassifier",
+    "NodeEvents",
+    "NodeJoined",
+    "NodeLeft",
+    "NodeUpdated",
+    "PowerAwarePolicy",
+    "SchedulingPolicy",
+    "TopologyType",
+]
 
 
 def __getattr__(name: str) -> Any:
