@@ -49,8 +49,9 @@ unit: setup  ## unit and property tests (ARGS="-k rank" for some of them)
 	@$(PYTEST) $(wildcard tests/unit tests/property)
 
 .PHONY: sim
-sim: setup  ## one made-up day of an owner and borrowers (SEED=7), its story and its verdict
+sim: setup  ## a made-up owner and a made-up mesh (SEED=7), their stories and verdicts
 	@$(PYTHON) -m distributed_grid.sim.owner --seed $(or $(SEED),0) $(ARGS)
+	@$(PYTHON) -m distributed_grid.sim.mesh --seed $(or $(SEED),0) $(ARGS)
 
 .PHONY: edge
 edge: setup  ## edge cases only: any order, any junk, malformed files
