@@ -334,3 +334,15 @@ def test_clients_that_vanish_in_the_middle_leave_nothing_open(lab):
     lab("cancel", job)
 
     wait_until(lambda: len(list(files.iterdir())) <= before + 5)
+
+
+def test_what_lies_in_the_directory_of_the_caller_is_no_part_of_the_agent():
+    lab = AgentLab()
+    try:
+        for name in ("http.py", "msgspec.py", "distributed_grid.py"):
+            (lab.dir / name).write_text("raise SystemExit('a stranger ran')\n")
+        lab.up()
+
+        assert "stranger" not in lab.log
+    finally:
+        lab.close()

@@ -107,3 +107,29 @@ def test_without_a_file_the_defaults_count(grid):
 
     assert done.returncode == 0
     assert "grid init" in done.stdout
+
+
+@pytest.mark.rows("S2-127")
+def test_the_table_of_seed_2_is_shown_with_what_each_key_waits_for(grid, tmp_path):
+    (tmp_path / "cluster_config.toml").write_text(
+        '[cluster_mesh]\ntopology = "star"\nmax_connections_per_node = 9\nmax_relay_hops = 2\n',
+        "utf-8",
+    )
+    shown, checked = grid("config", "show", "--json"), grid("config", "check")
+    report = json.loads(shown.stdout)
+    used = {entry["key"]: entry for entry in report["settings"]}
+    waits = {entry["key"]: entry["comes_with"] for entry in report["later"]}
+
+    assert used["mesh.max_connections_per_node"]["value"] == 9
+    assert used["mesh.max_connections_per_node"]["origin"]["line"] == 3
+    assert used["mesh.topology"]["value"] == "hybrid"
+    assert waits == {
+        "cluster_mesh.max_relay_hops": "relays among members and NAT traversal",
+        "cluster_mesh.topology": "topologies other than full and hybrid",
+    }
+    assert checked.returncode == 0, checked.stderr
+    assert "cluster_config.toml:2: the topology 'star' comes later" in checked.stderr
+    assert "NAT traversal come later: cluster_mesh.max_relay_hops" in checked.stderr
+    assert checked.stdout == "cluster_config.toml is good: 1 settings, 2 more for later versions\n"
+    table = grid("config", "show", env={"COLUMNS": "200"}).stdout
+    assert "Comes with" in table
