@@ -19,7 +19,8 @@ HEAD = """\
 <!-- Written by `make reference` from the commands themselves; change those. -->
 
 Every command prints data on stdout and talk on stderr.
-Exit codes: 0 done, 1 failed, 2 usage or bad input, 3 nothing fits or not found.
+Exit codes: 0 done, 1 failed, 2 usage or bad input, 3 nothing fits or not found, 4 no agent,
+5 not permitted.
 """
 
 

@@ -12,8 +12,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import FrameType
+from typing import IO
 from xml.etree import ElementTree as ET
 
 import msgspec
@@ -22,7 +24,13 @@ import psutil
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 # Cheap and telling first; a folder that is not named here runs last, but it runs.
-KINDS = ("tidy", "unit", "property", "sim", "contract", "docs", "e2e")
+KINDS = ("tidy", "unit", "property", "sim", "contract", "docs", "mesh", "e2e")
+# Agents that wait for each other, with limits that are minutes long: they run beside what computes.
+BESIDE = frozenset({"tests/mesh"})
+ALONE = "tests/e2e"  # Measures time and speed: nothing runs beside it.
+
+
+_sessions: set[int] = set()
 
 
 class Stage(msgspec.Struct, frozen=True):
@@ -83,16 +91,45 @@ def coverage_stages(folder: Path) -> list[Stage]:
     ]
 
 
-def run(stage: Stage) -> Result:
+def run_all(stages: Sequence[Stage]) -> list[Result]:
+    """All of them in turn, but for those that may run beside others; results in the order given."""
+    results: dict[str, Result] = {}
+    with ThreadPoolExecutor() as pool:
+        beside = {s.name: pool.submit(run_quietly, s) for s in stages if s.name in BESIDE}
+        for stage in stages:
+            if stage.name in beside:
+                continue
+            if stage.name == ALONE:
+                results |= {name: ended.result() for name, ended in beside.items()}
+            results[stage.name] = run(stage)
+        results |= {name: ended.result() for name, ended in beside.items()}
+    return [results[stage.name] for stage in stages]
+
+
+def run_quietly(stage: Stage) -> Result:
+    """Run one stage, and print what it said when it is over."""
+    with tempfile.TemporaryFile("w+") as said:
+        result = run(stage, output=said)
+        said.seek(0)
+        print(f"\n--- {stage.name}\n{said.read()}", flush=True)
+    return result
+
+
+def run(stage: Stage, *, output: IO[str] | None = None) -> Result:
     """Run one stage to its end, in a session of its own, and see that nothing outlives it."""
-    print(f"\n--- {stage.name}", flush=True)
+    if output is None:
+        print(f"\n--- {stage.name}", flush=True)
     began = time.monotonic()
-    process = subprocess.Popen(stage.command, cwd=ROOT, start_new_session=True)
+    process = subprocess.Popen(
+        stage.command, cwd=ROOT, start_new_session=True, stdout=output, stderr=output
+    )
+    _sessions.add(process.pid)
     try:
         code = process.wait()
         left = _alive(process.pid)
     finally:
         _end_session(process.pid)
+        _sessions.discard(process.pid)
     counts = _counts(stage.junit)
     problem = f"exit {code}" if code else ""
     if left:
@@ -138,7 +175,7 @@ def _counts(junit: Path | None) -> dict[str, int]:
     return {"passed": total - failed - skipped, "failed": failed, "skipped": skipped}
 
 
-def summary(results: Sequence[Result]) -> str:
+def summary(results: Sequence[Result], seconds: float) -> str:
     """A table of stages; the last line counts tests, for people and for CI."""
     lines = ["", f"{'stage':<16} {'seconds':>8}  result"]
     for result in results:
@@ -147,7 +184,7 @@ def summary(results: Sequence[Result]) -> str:
         counted += f", {result.skipped} skipped" if result.skipped else ""
         words = f"FAILED ({result.problem}) {counted}" if result.problem else f"ok {counted}"
         lines.append(f"{result.name:<16} {result.seconds:>8.1f}  {words}".rstrip())
-    lines.append(f"{'all':<16} {sum(result.seconds for result in results):>8.1f}")
+    lines.append(f"{'all':<16} {seconds:>8.1f}")
     bad = [result.name for result in results if result.problem]
     if bad:
         lines.append(f"failed: {', '.join(bad)}")
@@ -183,12 +220,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             tests = [pytest_stage(k, folder, measured=True) for k in kinds(ROOT / "tests")]
             stages = [*checks(), *tests, *coverage_stages(folder)]
-        results = [run(stage) for stage in stages]
-    print(summary(results), flush=True)
+        began = time.monotonic()
+        results = run_all(stages)
+    print(summary(results, time.monotonic() - began), flush=True)
     return verdict(results, no_skips=options.no_skips)
 
 
 def _leave(_signal: int, _frame: FrameType | None) -> None:
+    for session in _sessions:  # Also those beside, which nobody else would end.
+        _end_session(session)
     raise SystemExit(143)
 
 

@@ -1,5 +1,6 @@
 """`make test` runs everything, in order, and cannot call a failure a success."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -28,6 +29,33 @@ def test_a_process_that_outlives_its_stage_is_told_and_ended():
     result = stages.run(python(code))
 
     assert result.problem.startswith("left behind: python")
+
+
+def test_what_waits_runs_beside_what_computes_and_is_over_before_what_measures(
+    tmp_path, monkeypatch, capfd
+):
+    monkeypatch.setattr(stages, "BESIDE", frozenset({"waits"}))
+    monkeypatch.setattr(stages, "ALONE", "measures")
+    gate, done = tmp_path / "gate", tmp_path / "done"
+    os.mkfifo(gate)
+    results = stages.run_all(
+        [
+            python(
+                f"open({str(gate)!r}).read(); open({str(done)!r}, 'x'); print('was here')", "waits"
+            ),
+            python(f"open({str(gate)!r}, 'w').close()", "computes"),
+            python(f"open({str(done)!r})", "measures"),
+            python("raise SystemExit(1)", "fails"),
+        ]
+    )
+
+    assert [(each.name, each.problem) for each in results] == [
+        ("waits", ""),
+        ("computes", ""),
+        ("measures", ""),
+        ("fails", "exit 1"),
+    ]
+    assert "--- waits\nwas here" in capfd.readouterr().out
 
 
 def test_every_folder_of_tests_runs_known_ones_first(tmp_path):
@@ -69,7 +97,8 @@ def test_the_last_line_counts_all_tests():
             Result(name="lint", seconds=0.5, problem="exit 1"),
             Result(name="tests/unit", seconds=1.25, passed=7, failed=1, problem="exit 1"),
             Result(name="tests/e2e", seconds=2, passed=3),
-        ]
+        ],
+        3.75,
     )
 
     assert page.splitlines()[-2:] == ["failed: lint, tests/unit", "10 passed, 1 failed"]
