@@ -1,8 +1,9 @@
 """Figures as pictures: SVG from plain numbers, without a library.
 
-`python -m benchmarks.plot FILE` reads the JSON of `python -m benchmarks.jobs` and writes
-docs/plots/jobs.svg. `bars_svg` draws a row per system, `lines_svg` series over time. Every colour
-keeps its distance from white and from black, and the ground stays clear: both kinds of page do.
+`python -m benchmarks.plot FILE` reads the JSON of `benchmarks.jobs` or `benchmarks.mesh` and writes
+docs/plots/jobs.svg or mesh.svg. `bars_svg` draws a row per system, `lines_svg` series over time.
+Every colour keeps its distance from white and from black, and the ground stays clear: both kinds of
+page do.
 """
 
 import argparse
@@ -107,6 +108,31 @@ def jobs_panels(found: dict[str, Any]) -> list[Bars]:
     ]  # fmt: skip
 
 
+def mesh_panels(found: dict[str, Any]) -> list[Bars]:
+    """What `benchmarks.mesh` found; a peer that was not waited for has its bound as a bar."""
+    real, world = found["real"], found["simulated"]
+    names = {"dask": "Dask", "ray": "Ray"}
+
+    def rows(kind: str) -> list[tuple[str, float]]:
+        ours = [("Grid", real[kind]["seconds"]["p50"])]
+        for name, row in found["peers"].items():
+            if "error" not in row:
+                seconds = row[f"{kind}_s"]
+                late = names[name] if seconds is not None else f"{names[name]}, more than"
+                ours.append((late, row["bound_s"] if seconds is None else seconds))
+        return ours
+
+    sizes = [(f"{one['nodes']:,} nodes", one["rounds"]["mean"]) for one in world["kernels"]]
+    model = world["model"]
+    sizes.append((f"{model['nodes']:,} modelled", model["rounds"]["mean"]))
+    return [
+        Bars("A node killed with -9 is known to be dead", "seconds, less is better",
+             rows("killed")),
+        Bars("A node that hangs is known to be dead", "seconds, less is better", rows("stopped")),
+        Bars("News until everyone has it", "rounds of 200 ms", sizes),
+    ]  # fmt: skip
+
+
 def _bars(panel: Bars, top: float) -> list[str]:
     left, right = 150, WIDTH - 70
     ticks = _ticks([0, *(value for _, value in panel.rows)])
@@ -184,13 +210,18 @@ def _apart(places: list[float]) -> list[float]:
 def main() -> None:
     """Draw what was measured."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("file", type=Path, help="the JSON of python -m benchmarks.jobs")
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "plots" / "jobs.svg")
+    parser.add_argument("file", type=Path, help="the JSON of a benchmark")
+    parser.add_argument("--out", type=Path, help="else into docs/plots")
     options = parser.parse_args()
     found = json.loads(options.file.read_text())
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(bars_svg("Jobs on one machine with two cores", jobs_panels(found)))
-    print(options.out)
+    is_mesh = found.get("benchmark") == "mesh"
+    out = options.out or ROOT / "docs" / "plots" / ("mesh.svg" if is_mesh else "jobs.svg")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    if is_mesh:
+        out.write_text(bars_svg("A mesh on one machine with two cores", mesh_panels(found)))
+    else:
+        out.write_text(bars_svg("Jobs on one machine with two cores", jobs_panels(found)))
+    print(out)
 
 
 if __name__ == "__main__":
