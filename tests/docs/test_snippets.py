@@ -1,5 +1,6 @@
 """Is the page true? Every command and every Python snippet of every page is run."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from tests.docs import pages, player
 from tests.docs.pages import ROOT, Block
+from tests.namespaces import alone
 
 PAGES = pages.all_pages()
 
@@ -16,10 +18,16 @@ def named(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
+def forms_mesh(text: str) -> bool:
+    """Whether agents of the page talk over the network: they get one of their own."""
+    return any(re.search(r"grid ticket|\.ticket\(", block.body) for block in pages.blocks(text))
+
+
 def played(page: Path, folder: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
     folder.mkdir()
+    argv = [sys.executable, "-m", "tests.docs.player", str(page), str(folder)]
     return subprocess.run(
-        [sys.executable, "-m", "tests.docs.player", str(page), str(folder)],
+        alone(argv, with_processes=True) if forms_mesh(page.read_text("utf-8")) else argv,
         cwd=ROOT,
         env=env,
         capture_output=True,
@@ -38,6 +46,11 @@ def test_the_page_is_true(page, tmp_path, clean_env):
     done = played(page, tmp_path / "page", clean_env)
 
     assert done.returncode == 0, done.stderr
+
+
+def test_a_page_that_forms_a_mesh_is_played_in_a_network_of_its_own():
+    assert forms_mesh((ROOT / "docs/guides/mesh.md").read_text("utf-8"))
+    assert not forms_mesh((ROOT / "docs/guides/run-jobs.md").read_text("utf-8"))
 
 
 def test_what_the_docs_do_not_run_is_run_for_real_elsewhere():
