@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from benchmarks.plot import Bars, Lines, Series, bars_svg, jobs_panels, lines_svg
+from benchmarks.plot import Bars, Lines, Series, bars_svg, jobs_panels, lines_svg, mesh_panels
 from tests.conftest import ROOT
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -18,6 +18,19 @@ FOUND = {
         "hyperqueue": {"array_per_s": 330, "separate_per_s": 225, "map_s": None},
     },
 }  # fmt: skip
+
+MESH = {
+    "benchmark": "mesh",
+    "real": {"killed": {"seconds": {"p50": 2.6}}, "stopped": {"seconds": {"p50": 2.5}}},
+    "peers": {
+        "dask": {"killed_s": 0.08, "stopped_s": None, "bound_s": 120},
+        "ray": {"error": "not installed"},
+    },
+    "simulated": {
+        "kernels": [{"nodes": 1_000, "rounds": {"mean": 4.2}}],
+        "model": {"nodes": 10_000, "rounds": {"mean": 5.2}},
+    },
+}
 
 
 def texts(root: ET.Element) -> list[str]:
@@ -55,6 +68,7 @@ def day(names: list[str]) -> Lines:
 
 DRAWN = {
     "jobs": bars_svg("Jobs", jobs_panels(FOUND)),
+    "mesh": bars_svg("Mesh", mesh_panels(MESH)),
     "day": lines_svg(day(["physics", "biology", "guests", "nobody"])),
     "one point": lines_svg(Lines("One", "s", "jobs/s", [Series("a", [(3, 0)])])),
 }
@@ -119,3 +133,11 @@ def test_the_command_draws_what_the_benchmark_printed(tmp_path):
     )  # fmt: skip
 
     assert "1,200" in texts(ET.parse(out).getroot())
+
+
+def test_a_peer_that_was_not_waited_for_is_shown_with_its_bound():
+    killed, stopped, rounds = mesh_panels(MESH)
+
+    assert killed.rows == [("Grid", 2.6), ("Dask", 0.08)]
+    assert stopped.rows == [("Grid", 2.5), ("Dask, more than", 120)]
+    assert [name for name, _ in rounds.rows] == ["1,000 nodes", "10,000 modelled"]
