@@ -27,7 +27,7 @@ from tests.keeper_lab import is_alive, wait_until
 from tests.namespaces import Host, Namespace, Wire
 
 STARTS_AT_ONCE = 3  # `grid up` waits ten seconds for its agent; more at once could be too many.
-SETTLE_S = 30.0  # Until everyone sees what all should see; the product itself needs about two.
+SETTLE_S = 90.0  # Until everyone sees what all should see; the product itself needs about two.
 DOWN_S = 60.0  # For all of them together.
 LOOK_S = 0.1  # Each look costs both sides a millisecond.
 _OTHER_MACHINE = 'mount --bind "$0" /etc/machine-id && exec "$@"'

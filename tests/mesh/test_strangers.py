@@ -145,8 +145,8 @@ def test_a_flood_costs_half_a_core_at_most_and_latency_stays(lab):
     facts = {"attempts": 10_000, "seconds": 25, "abreast": 32, "keys": 4}
     used_s = cpu_s(pid)
     flooding = start_stranger(lab, "flood", desk, **facts)
-    during: list[int] = []
-    sampling = threading.Thread(target=lambda: during.extend(latencies(attic, 8.0)))
+    during: dict[str, list[int]] = {}
+    sampling = threading.Thread(target=lambda: during.update(latencies(attic, 8.0)))
     sampling.start()
     got = json.loads(flooding.communicate(timeout=90)[0])
     used_s = cpu_s(pid) - used_s
@@ -154,18 +154,21 @@ def test_a_flood_costs_half_a_core_at_most_and_latency_stays(lab):
 
     assert "Hello" not in got["outcomes"]
     assert used_s / got["seconds"] <= 0.5, (used_s, got)
-    # Two noisy cores: a few milliseconds are the scheduler's, not ours.
-    assert statistics.median(during) <= 2 * statistics.median(before) + 5_000
+    # Whatever else the two cores do meanwhile slows the way to the third machine as well.
+    usual = max(statistics.median(before["desk"]), statistics.median(during["farm"]))
+    assert statistics.median(during["desk"]) <= 2 * usual + 5_000
     healthy(lab)
 
 
-def latencies(member: Member, seconds: float) -> list[int]:
+def latencies(member: Member, seconds: float) -> dict[str, list[int]]:
     """Round trips to its neighbours, the one that is attacked among them."""
-    found: list[int] = []
+    found: dict[str, list[int]] = {"desk": [], "farm": []}
 
     def look() -> None:
-        seen = [node.latency_us for node in member.nodes().values()]
-        found.extend(latency for latency in seen if latency)
+        seen = member.nodes()
+        for name, samples in found.items():
+            if latency := seen[name].latency_us:
+                samples.append(latency)
 
     passed(seconds, watching=look)
     return found
