@@ -34,13 +34,18 @@ def stranger(lab: MeshLab, deed: str, victim: Member, **facts):
 
 
 def start_stranger(lab: MeshLab, deed: str, victim: Member, **facts):
-    ticket = read_ticket(victim.ticket() if victim.name == "desk" else lab["desk"].ticket())
-    seen = lab["attic"].nodes()[victim.name] if victim.name != "attic" else None
-    address = seen.address if seen and seen.address else ticket.issuer.addresses[0]
-    node = seen.id if seen else lab["desk"].nodes()["attic"].id
-    facts = {"mesh": ticket.mesh, **facts}
-    argv = [sys.executable, "-m", "tests.stranger", deed, node, address, json.dumps(facts)]
-    return victim.net.start(argv, stdout=subprocess.PIPE)
+    seen = lab["attic"].nodes()
+    port = int.from_bytes(remembered(victim, "mesh.port"), "big")
+    facts = {"mesh": read_ticket(lab["desk"].ticket()).mesh, **facts}
+    where = f"127.0.0.1:{port}"
+    argv = [sys.executable, "-m", "tests.stranger", deed, seen[victim.name].id, where]
+    return victim.net.start([*argv, json.dumps(facts)], stdout=subprocess.PIPE)
+
+
+def remembered(member: Member, key: str) -> bytes:
+    with sqlite3.connect(member.home / "grid.db") as data:
+        [[value]] = data.execute("select value from meta where key = ?", (key,)).fetchall()
+    return value
 
 
 def healthy(lab: MeshLab) -> None:
@@ -84,10 +89,8 @@ def test_a_join_that_was_overheard_is_worth_nothing_to_others(lab):
 
 def stolen(member: Member) -> dict[str, str]:
     """What somebody has who copied a member's data directory."""
-    with sqlite3.connect(member.home / "grid.db") as data:
-        [[own]] = data.execute("select value from meta where key = 'mesh.own'").fetchall()
     key = (member.home / "identity.key").read_bytes()
-    return {"key": key.hex(), "own": own.hex(), "machine": "elsewhere"}
+    return {"key": key.hex(), "own": remembered(member, "mesh.own").hex(), "machine": "elsewhere"}
 
 
 def test_a_member_cannot_speak_for_others_and_junk_ends_its_link(lab):
