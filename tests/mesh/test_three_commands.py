@@ -135,7 +135,7 @@ def test_who_was_kicked_is_out_everywhere_and_is_told_what_to_do(lab, desk, atti
     assert "is revoked" in desk.says("kick", "rogue")
     for member in (desk, attic, lab["farm"]):
         awaited(lambda member=member: "rogue" not in member.health(), member.health)
-    assert ("node.left", "rogue") in attic.told("node.left")
+    awaited(lambda: ("node.left", "rogue") in attic.told("node.left"), attic.events)
     awaited(lambda: rogue.nodes()["rogue"].note, rogue.nodes)
     assert "revoked" in rogue.nodes()["rogue"].note
     again = rogue("join", f"@{desk.root / 'ticket'}")

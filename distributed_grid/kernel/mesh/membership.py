@@ -386,7 +386,8 @@ class Membership:
             self.was_revoked = True
             mesh.tell(ready, "mesh.refused", mesh.me, now, reason="revoked")
             return
-        if revocation.node in self.known:
+        # Linked with, though its own word of it has not come yet: it was seen, and is gone.
+        if revocation.node in self.known or mesh.roster.is_member(revocation.node):
             mesh.tell(ready, "node.left", revocation.node, now, why="revoked")
         voided = mesh.roster.revoke(revocation)
         self.known.discard(revocation.node)
