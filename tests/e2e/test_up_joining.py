@@ -32,10 +32,10 @@ TEXT = ticket_text(
 # Read by every Python of the lab; only the agent's heeds it.
 INSTEAD = """\
 import sys
-if sys.orig_argv[1:3] == ["-m", "distributed_grid.app"]:
-    sys.orig_argv[2] = "tests.e2e.patient_app"
+if sys.orig_argv[1:4] == ["-P", "-m", "distributed_grid.app"]:
+    sys.orig_argv[3] = "tests.e2e.patient_app"
     import runpy
-    sys.argv = sys.orig_argv[2:]
+    sys.argv = sys.orig_argv[3:]
     runpy.run_module("tests.e2e.patient_app", run_name="__main__")
     sys.exit(0)
 """
