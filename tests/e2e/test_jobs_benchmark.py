@@ -29,7 +29,7 @@ def test_jobs_keep_their_ratios():
     grid = json.loads(done.stdout)["grid"]
     # Goals are 0.6, 10 ms, 6, 60 MB, 2; a busy machine of two cores gets room.
     # The best of the pairs: on cores that others use, the rest tell about them, not about us.
-    assert grid["array_to_raw_best"] >= 0.3
+    assert grid["array_to_raw_best"] >= 0.4
     assert grid["pipelined_per_s"] >= grid["separate_per_s"]
     assert grid["single_ms"]["p50"] <= 50
     assert grid["run_to_python"] <= 15
