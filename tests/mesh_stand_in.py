@@ -24,6 +24,7 @@ from distributed_grid.wire.mesh_api import (
     MakeTicket,
     Nodes,
     NodeView,
+    Parted,
     Rename,
     TicketMade,
     Tickets,
@@ -123,7 +124,7 @@ class CannedMesh:
             mesh=self.mesh, name=self.me.name, roles=self.me.roles, was_member=was_member,
             nodes=len(self.members))  # fmt: skip
 
-    async def leave(self, wanted: Leave) -> None:
+    async def leave(self, wanted: Leave) -> Parted:
         self.asked.append(wanted)
         if not self.mesh:
             raise NotInMesh
@@ -131,6 +132,7 @@ class CannedMesh:
             raise NotPermitted("this is the last admin", remedy="Leave anyway with: --force")
         self.mesh = ""
         del self.members[1:]
+        return Parted(is_heard=True)
 
     async def kick(self, word: str) -> NodeView:
         if not self.mesh:

@@ -18,6 +18,7 @@ from distributed_grid.wire.mesh_api import (
     MakeTicket,
     Nodes,
     NodeView,
+    Parted,
     Rename,
     TicketMade,
     Tickets,
@@ -73,7 +74,7 @@ class MeshOperations(Protocol):
         """Redeem a ticket. Raises BadTicket, MeshUnreachable, MeshRefused."""
         ...
 
-    async def leave(self, wanted: Leave) -> None:
+    async def leave(self, wanted: Leave) -> Parted:
         """Say goodbye, and forget the mesh. Raises NotInMesh, or NotPermitted unless forced."""
         ...
 

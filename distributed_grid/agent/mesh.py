@@ -255,14 +255,6 @@ class MeshSide:
         """Until something has happened."""
         await self._changed.wait()
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether everything has been handed over to the network."""
-        waiting = (
-            (served.outbox.qsize() for served in self.links.open.values()) if self.links else ()
-        )
-        return not self._queue.qsize() and not any(waiting)
-
     async def check_disk(self) -> None:
         """Before anything is decided that must be durable: raises StoreError if it could not be."""
         await self._store.commit([SetMeta("mesh.tried", b"")])

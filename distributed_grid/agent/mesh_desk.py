@@ -34,6 +34,7 @@ from distributed_grid.wire.mesh_api import (
     MakeTicket,
     Nodes,
     NodeView,
+    Parted,
     Rename,
     TicketMade,
     Tickets,
@@ -43,7 +44,7 @@ from distributed_grid.wire.ticket import read_ticket, ticket_text
 
 JOINED_S: Final = 5.0  # For the first links of a newcomer.
 RENAMED_S: Final = 5.0
-FAREWELL_TICKS: Final = 10  # For the goodbye to be sent: half a second.
+FAREWELL_TICKS: Final = 60  # For the goodbye to be taken: three seconds, also for a new link.
 OTHERS_IN_TICKET: Final = 2  # Members beside the issuer; each makes the line 60 letters longer.
 
 
@@ -218,7 +219,7 @@ class MeshDesk:
             whys.append(answer.reason)
         return answer
 
-    async def leave(self, wanted: Leave) -> None:
+    async def leave(self, wanted: Leave) -> Parted:
         """Say goodbye and forget the mesh."""
         async with self._one:
             if not self._side.is_member:
@@ -232,8 +233,7 @@ class MeshDesk:
                     remedy="Make another admin first (grid ticket --role admin), or use --force",
                 )
             now = self._side.ground.now()
-            self._side.take(mesh.membership.leave(now))
-            await self._drained()
+            is_heard = await self._goodbye()
             ready = mesh.membership.gone(self._side.ground.now())
             await self._side.carry_out(MeshReady(save=ready.save))
             await self._side.close("leaving")
@@ -241,13 +241,18 @@ class MeshDesk:
             about = {"node": mesh.me, "name": self._side.ground.name}
             happened = Happened(name="mesh.left", at_ms=now.wall_ms, fields=about)
             self._side.ground.publish(happened)
+            return Parted(is_heard=is_heard)
 
-    async def _drained(self) -> None:
-        """What was sent has left."""
+    async def _goodbye(self) -> bool:
+        """Whether anybody has taken it, who passes it on, or nobody is there to do so."""
+        side, membership = self._side, self._side.mesh.membership
         for _ in range(FAREWELL_TICKS):
-            await asyncio.sleep(TICK_S)  # Also for the last one, which is being written.
-            if self._side.is_idle:
-                return
+            side.take(membership.leave(side.ground.now()))
+            await asyncio.sleep(TICK_S)
+            unaware = membership.unaware()
+            if unaware is None or (side.mesh.links and not unaware):
+                return True
+        return len(unaware or ()) < len(side.mesh.links)
 
     async def kick(self, word: str) -> NodeView:
         """Revoke a node, for good."""

@@ -23,8 +23,10 @@ def command(ctx: click.Context, *, force: bool, data_dir: str | None) -> None:
         if not force and sys.stdin.isatty() and not _is_meant(name, len(here.nodes) - 1):
             click.echo(f"grid: {name} stays", err=True)
             ctx.exit(1)
-        agent.run(mesh_calls.leave(force=force))
+        parted = agent.run(mesh_calls.leave(force=force))
     click.echo(f"{name} has left mesh {here.mesh[:12]}")
+    if not parted.is_heard:
+        click.echo("grid: nobody heard the goodbye: to the others it looks dead", err=True)
 
 
 def _is_meant(name: str, others: int) -> bool:

@@ -13,7 +13,6 @@ from distributed_grid.client.exchange import Request
 from distributed_grid.errors import BadValue
 from distributed_grid.model import duration
 from distributed_grid.model.membership import ROLES, Role, node_name
-from distributed_grid.wire.api import Nothing
 from distributed_grid.wire.mesh_api import (
     MESH_ROUTES,
     TICKET_CHARACTERS_MAX,
@@ -26,6 +25,7 @@ from distributed_grid.wire.mesh_api import (
     MakeTicket,
     Nodes,
     NodeView,
+    Parted,
     Rename,
     TicketMade,
     Tickets,
@@ -73,9 +73,9 @@ def join(text: str) -> Call[Joined]:
     return decoded((yield _request("join", body=Join(ticket=plain), wait_ms=JOIN_MS)), Joined)
 
 
-def leave(*, force: bool = False) -> Call[Nothing]:
+def leave(*, force: bool = False) -> Call[Parted]:
     """Leave the mesh."""
-    return decoded((yield _request("leave", body=Leave(is_forced=force))), Nothing)
+    return decoded((yield _request("leave", body=Leave(is_forced=force))), Parted)
 
 
 def kick(word: str) -> Call[NodeView]:

@@ -14,7 +14,6 @@ from distributed_grid.errors import BadValue, NotFound
 from distributed_grid.model.membership import node_name
 from distributed_grid.web.application import Handler
 from distributed_grid.web.bodies import body
-from distributed_grid.wire.api import Nothing
 from distributed_grid.wire.mesh_api import (
     TICKET_CHARACTERS_MAX,
     TICKET_TTL_MS_MAX,
@@ -64,8 +63,7 @@ async def _join(operations: Operations, request: Request) -> Any:
 
 
 async def _leave(operations: Operations, request: Request) -> Any:
-    await operations.mesh.leave(await body(request, Leave))
-    return Nothing()
+    return await operations.mesh.leave(await body(request, Leave))
 
 
 async def _kick(operations: Operations, request: Request) -> Any:

@@ -136,6 +136,12 @@ class Leave(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     is_forced: bool = False
 
 
+class Parted(msgspec.Struct, frozen=True, kw_only=True):
+    """This node has left; unheard, it will look dead to the others."""
+
+    is_heard: bool
+
+
 class MeshFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Counters since the start, for `/metrics` and benchmarks."""
 
@@ -149,7 +155,7 @@ MESH_ROUTES: tuple[Route, ...] = (
     Route("revoke_ticket", "POST", "/v1/tickets/{ticket}/revoke", Nothing, TicketView,
           "Void a ticket"),
     Route("join", "POST", "/v1/join", Join, Joined, "Join the mesh of a ticket"),
-    Route("leave", "POST", "/v1/leave", Leave, Nothing, "Leave the mesh"),
+    Route("leave", "POST", "/v1/leave", Leave, Parted, "Leave the mesh"),
     Route("kick", "POST", "/v1/nodes/{node}/kick", Nothing, NodeView, "Revoke a node, for good"),
     Route("rename", "POST", "/v1/rename", Rename, NodeView, "Rename this node"),
 )  # fmt: skip

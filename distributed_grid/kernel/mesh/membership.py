@@ -286,13 +286,23 @@ class Membership:
         return offered.roles == held.roles and offered.expires_ms > held.expires_ms
 
     def leave(self, now: Now) -> MeshReady:
-        """Say goodbye. Call `gone` when that was sent."""
+        """Say goodbye; again: to those who have not taken it. `gone` when all have, or enough."""
         mesh = self._mesh
         ready = MeshReady()
         if mesh.replica is not None:
             mesh.replica.publish("left", b"1", now.mono_us)
             ready.messages += mesh.replica.round(sorted(mesh.links), now.mono_us)
         return ready
+
+    def unaware(self) -> list[NodeId] | None:
+        """Who is linked and has not taken the goodbye yet; None: there is nobody to tell."""
+        mesh = self._mesh
+        others = [node for node in mesh.present() if node != mesh.me]
+        if mesh.replica is None or all(
+            mesh.liveness.health(node).health == "dead" for node in others
+        ):
+            return None
+        return mesh.replica.unaware("left")
 
     def gone(self, now: Now) -> MeshReady:
         """Forget the mesh, but not the generation: whoever comes back must not look older."""

@@ -95,6 +95,12 @@ class Replica:
         """The highest that was seen; 0: none. Of this node: under which it speaks."""
         return self.generation if node == self.me else self._maps.remembered(node)
 
+    def unaware(self, key: Key) -> list[NodeId]:
+        """Neighbours that did not acknowledge what this node last said of it."""
+        held = self._maps.items.get(name_of(self.me, key))
+        knows = held.knows if held is not None else 0
+        return [peer for peer, link in self._links.items() if not knows & link.bit]
+
     def is_news(self, entry: Entry) -> bool:
         """Whether it would change something, if it turns out to be genuine."""
         return self._maps.is_news(entry) or self._voice.is_outlived(entry)

@@ -36,6 +36,28 @@ def test_who_leaves_is_seen_to_leave_and_is_not_missed(lab):
         assert host.linked == {"founder", "third"} - {host.name}
 
 
+def test_a_goodbye_is_said_until_everyone_linked_has_taken_it(lab):
+    founder, member = lab.mesh_of("founder", "member")
+    ready = member.mesh.membership.leave(lab.now)
+
+    assert any(isinstance(message, Delta) for _, message in ready.messages)
+    assert member.mesh.membership.unaware() == [founder.id]
+    member.do(ready)
+    lab.run(0.2)
+    assert member.mesh.membership.unaware() == []
+    assert member.mesh.membership.leave(lab.now).messages == []
+
+
+def test_who_has_nobody_to_say_goodbye_to_is_told_so(lab):
+    founder, member = lab.mesh_of("founder", "member")
+    assert member.mesh.membership.unaware() == [founder.id]
+    founder.down()
+    lab.run(5)
+
+    assert founder.id not in member.mesh.links
+    assert member.mesh.membership.unaware() is None
+
+
 def test_who_left_remembers_nothing_but_its_generation(lab):
     _founder, member = lab.mesh_of("founder", "member")
     leave(lab, member)
