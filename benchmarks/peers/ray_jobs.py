@@ -13,7 +13,13 @@ def main(jobs: int, separate: int, calls: int) -> None:
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     import ray
 
-    ray.init(num_cpus=WIDTH, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+    ray.init(
+        address="local",  # What an interrupted run left behind is not connected to.
+        num_cpus=WIDTH,
+        include_dashboard=False,
+        logging_level="ERROR",
+        log_to_driver=False,
+    )
     spawn, call = ray.remote(num_cpus=1)(spawn_true), ray.remote(num_cpus=1)(trivial)
     ray.get([call.remote(number) for number in range(WIDTH * 4)])
     start = time.perf_counter()
