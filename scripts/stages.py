@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import FrameType
-from typing import IO
+from typing import IO, Final
 from xml.etree import ElementTree as ET
 
 import msgspec
@@ -24,12 +24,17 @@ import psutil
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 # Cheap and telling first; a folder that is not named here runs last, but it runs.
-KINDS = ("tidy", "unit", "property", "sim", "contract", "docs", "mesh", "e2e")
-# Agents that wait for each other, with limits that are minutes long: they run beside what computes.
-BESIDE = frozenset({"tests/mesh"})
+KINDS = ("tidy", "unit", "property", "sim", "contract", "docs", "mesh", "e2e", "speed")
+# What runs at once, by two cores: a phase begins when the one before is over, and each of its lanes
+# runs its stages in turn. Agents of a mesh wait for each other more than they compute.
+PHASES: Final = (
+    (("tidy", "unit"), ("property", "sim", "contract", "docs"), ("mesh",)),
+    (("e2e 1/2",), ("e2e 2/2",)),
+)
+SHARES: Final = {"e2e": 2}  # Folders whose files are dealt out to so many stages.
 # Coverage doubles what an agent costs, and thirty of them run at once; others cover the same code.
-UNMEASURED = frozenset({"mesh"})
-ALONE = "tests/e2e"  # Measures time and speed: nothing runs beside it.
+# And what measures speed wants to be measured alone.
+UNMEASURED = frozenset({"mesh", "speed"})
 
 
 _sessions: set[int] = set()
@@ -74,12 +79,28 @@ def kinds(tests: Path) -> list[str]:
     return [kind for kind in KINDS if kind in found] + [kind for kind in found if kind not in KINDS]
 
 
-def pytest_stage(kind: str, folder: Path, *, measured: bool) -> Stage:
-    """The tests of one folder; measured means under coverage."""
+def pytest_stages(kind: str, folder: Path) -> list[Stage]:
+    """The tests of one folder, or of each share of its files."""
+    shares = SHARES.get(kind, 1)
+    if shares == 1:
+        return [pytest_stage(kind, folder, [f"tests/{kind}"])]
+    files = sorted(
+        (ROOT / "tests" / kind).glob("**/test_*.py"), key=lambda file: file.stat().st_size
+    )
+    names = [str(file.relative_to(ROOT)) for file in files]
+    return [
+        pytest_stage(f"{kind} {share + 1}/{shares}", folder, names[share::shares])
+        for share in range(shares)
+    ]
+
+
+def pytest_stage(name: str, folder: Path, paths: list[str]) -> Stage:
+    """Some tests, under coverage if that harms nothing."""
+    measured = name not in UNMEASURED
     runner = ["-m", "coverage", "run", "-m", "pytest"] if measured else ["-m", "pytest"]
-    junit = folder / f"{kind}.xml"
-    command = [sys.executable, *runner, "-q", f"--junitxml={junit}", f"tests/{kind}"]
-    return Stage(f"tests/{kind}", command, junit)
+    junit = folder / f"{name.replace('/', ' of ')}.xml"
+    command = [sys.executable, *runner, "-q", f"--junitxml={junit}", *paths]
+    return Stage(f"tests/{name}", command, junit)
 
 
 def coverage_stages(folder: Path) -> list[Stage]:
@@ -94,18 +115,33 @@ def coverage_stages(folder: Path) -> list[Stage]:
 
 
 def run_all(stages: Sequence[Stage]) -> list[Result]:
-    """All of them in turn, but for those that may run beside others; results in the order given."""
+    """Every stage: those of the phases at once, the others in turn, where they stand.
+
+    Results are in the order given.
+    """
+    known = {stage.name: stage for stage in stages}
+    phased = {name: phase for phase in PHASES for lane in phase for name in _names(lane)}
     results: dict[str, Result] = {}
-    with ThreadPoolExecutor() as pool:
-        beside = {s.name: pool.submit(run_quietly, s) for s in stages if s.name in BESIDE}
-        for stage in stages:
-            if stage.name in beside:
-                continue
-            if stage.name == ALONE:
-                results |= {name: ended.result() for name, ended in beside.items()}
+    for stage in stages:
+        if stage.name in results:
+            continue
+        if (phase := phased.get(stage.name)) is None:
             results[stage.name] = run(stage)
-        results |= {name: ended.result() for name, ended in beside.items()}
+            continue
+        lanes = [[known[name] for name in _names(lane) if name in known] for lane in phase]
+        with ThreadPoolExecutor(len(lanes)) as pool:
+            for done in pool.map(run_lane, lanes):
+                results |= {result.name: result for result in done}
     return [results[stage.name] for stage in stages]
+
+
+def _names(lane: tuple[str, ...]) -> list[str]:
+    return [f"tests/{kind}" for kind in lane]
+
+
+def run_lane(stages: Sequence[Stage]) -> list[Result]:
+    """These in turn, while others run."""
+    return [run_quietly(stage) for stage in stages]
 
 
 def run_quietly(stage: Stage) -> Result:
@@ -218,10 +254,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         folder = Path(name)
         os.environ["COVERAGE_FILE"] = str(folder / "coverage")
         if options.which == "check":
-            stages = [*checks(), pytest_stage("tidy", folder, measured=False)]
+            stages = [*checks(), pytest_stage("tidy", folder, ["tests/tidy"])]
         else:
-            found = kinds(ROOT / "tests")
-            tests = [pytest_stage(k, folder, measured=k not in UNMEASURED) for k in found]
+            tests = [stage for k in kinds(ROOT / "tests") for stage in pytest_stages(k, folder)]
             stages = [*checks(), *tests, *coverage_stages(folder)]
         began = time.monotonic()
         results = run_all(stages)

@@ -31,31 +31,52 @@ def test_a_process_that_outlives_its_stage_is_told_and_ended():
     assert result.problem.startswith("left behind: python")
 
 
-def test_what_waits_runs_beside_what_computes_and_is_over_before_what_measures(
+def test_the_lanes_of_a_phase_run_at_once_and_are_over_before_the_next(
     tmp_path, monkeypatch, capfd
 ):
-    monkeypatch.setattr(stages, "BESIDE", frozenset({"waits"}))
-    monkeypatch.setattr(stages, "ALONE", "measures")
+    monkeypatch.setattr(stages, "PHASES", ((("waits", "follows"), ("opens",)),))
     gate, done = tmp_path / "gate", tmp_path / "done"
     os.mkfifo(gate)
     results = stages.run_all(
         [
-            python(
-                f"open({str(gate)!r}).read(); open({str(done)!r}, 'x'); print('was here')", "waits"
-            ),
-            python(f"open({str(gate)!r}, 'w').close()", "computes"),
+            python("pass", "first"),
+            python(f"open({str(gate)!r}).read(); print('was here')", "tests/waits"),
+            python(f"open({str(gate)!r}, 'w').close()", "tests/opens"),
+            python(f"open({str(done)!r}, 'x')", "tests/follows"),
             python(f"open({str(done)!r})", "measures"),
             python("raise SystemExit(1)", "fails"),
         ]
     )
 
     assert [(each.name, each.problem) for each in results] == [
-        ("waits", ""),
-        ("computes", ""),
+        ("first", ""),
+        ("tests/waits", ""),
+        ("tests/opens", ""),
+        ("tests/follows", ""),
         ("measures", ""),
         ("fails", "exit 1"),
     ]
-    assert "--- waits\nwas here" in capfd.readouterr().out
+    assert "--- tests/waits\nwas here" in capfd.readouterr().out
+
+
+def test_a_folder_that_is_shared_out_runs_whole(tmp_path):
+    dealt = [stage.command for stage in stages.pytest_stages("e2e", tmp_path)]
+    files = {word for command in dealt for word in command if word.startswith("tests/e2e/")}
+
+    assert len(dealt) == 2
+    assert files == {
+        str(file.relative_to(stages.ROOT)) for file in stages.ROOT.glob("tests/e2e/test_*.py")
+    }
+
+
+def test_every_stage_of_a_phase_is_there(tmp_path):
+    there = {
+        stage.name
+        for kind in stages.kinds(stages.ROOT / "tests")
+        for stage in stages.pytest_stages(kind, tmp_path)
+    }
+
+    assert {f"tests/{k}" for phase in stages.PHASES for lane in phase for k in lane} <= there
 
 
 def test_every_folder_of_tests_runs_known_ones_first(tmp_path):
