@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -37,7 +38,11 @@ SHARES: Final = {"e2e": 2}  # Folders whose files are dealt out to so many stage
 UNMEASURED = frozenset({"mesh", "speed"})
 
 
-_sessions: set[int] = set()
+GRACE_S: Final = 10.0  # For what a stage started in a session of its own, and let go, to end.
+GUARDS_S: Final = 15.0  # For all guards to end theirs; whoever limits us gives us twenty seconds.
+
+_guards: "set[subprocess.Popen[bytes]]" = set()
+_is_leaving = threading.Event()
 
 
 class Stage(msgspec.Struct, frozen=True):
@@ -153,51 +158,32 @@ def run_quietly(stage: Stage) -> Result:
     return result
 
 
-def run(stage: Stage, *, output: IO[str] | None = None) -> Result:
+def run(stage: Stage, *, output: IO[str] | None = None, grace_s: float = GRACE_S) -> Result:
     """Run one stage to its end, in a session of its own, and see that nothing outlives it."""
+    if _is_leaving.is_set():
+        return Result(name=stage.name, seconds=0, problem="not run")
     if output is None:
         print(f"\n--- {stage.name}", flush=True)
     began = time.monotonic()
-    process = subprocess.Popen(
-        stage.command, cwd=ROOT, start_new_session=True, stdout=output, stderr=output
-    )
-    _sessions.add(process.pid)
-    try:
-        code = process.wait()
-        left = _alive(process.pid)
-    finally:
-        _end_session(process.pid)
-        _sessions.discard(process.pid)
+    with tempfile.NamedTemporaryFile("r", encoding="utf-8") as told:
+        guard = [sys.executable, "-m", "scripts.guard", told.name, str(grace_s)]
+        process = subprocess.Popen(
+            [*guard, *stage.command], cwd=ROOT, start_new_session=True, stdout=output, stderr=output
+        )
+        _guards.add(process)
+        try:
+            code = process.wait()
+        finally:
+            process.terminate()  # If it still runs; what it guards ends with it.
+            process.wait()
+            _guards.discard(process)
+        left = told.read().split()
     counts = _counts(stage.junit)
     problem = f"exit {code}" if code else ""
     if left:
         problem = f"{problem} left behind: {', '.join(left)}".strip()
     seconds = time.monotonic() - began
     return Result(name=stage.name, seconds=seconds, problem=problem, **counts)
-
-
-def _alive(session: int) -> list[str]:
-    """Names of the processes of this session that still run (a zombie does not)."""
-    return [process.name() for process in _members(session)]
-
-
-def _members(session: int) -> list[psutil.Process]:
-    members = []
-    for process in psutil.process_iter():
-        try:
-            if os.getsid(process.pid) == session and process.status() != psutil.STATUS_ZOMBIE:
-                members.append(process)
-        except (psutil.Error, OSError):
-            continue  # It ended while we looked.
-    return members
-
-
-def _end_session(session: int) -> None:
-    for process in _members(session):
-        try:
-            process.kill()
-        except psutil.Error:
-            continue  # It ended by itself.
 
 
 def _counts(junit: Path | None) -> dict[str, int]:
@@ -265,9 +251,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _leave(_signal: int, _frame: FrameType | None) -> None:
-    for session in _sessions:  # Also those beside, which nobody else would end.
-        _end_session(session)
+    _is_leaving.set()  # A lane would go on with its next stage.
+    guards = list(_guards)
+    for guard in guards:
+        guard.terminate()
+    deadline = time.monotonic() + GUARDS_S
+    while any(map(_runs, guards)) and time.monotonic() < deadline:
+        time.sleep(0.05)
     raise SystemExit(143)
+
+
+def _runs(guard: "subprocess.Popen[bytes]") -> bool:
+    """Whoever waits for it may be the one that was interrupted: not asked by waiting."""
+    try:
+        return psutil.Process(guard.pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
 
 
 if __name__ == "__main__":

@@ -1,6 +1,9 @@
 """`make test` runs everything, in order, and cannot call a failure a success."""
 
+import contextlib
 import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -8,6 +11,7 @@ import pytest
 
 from scripts import stages
 from scripts.stages import Result, Stage
+from tests.keeper_lab import is_alive, wait_until
 
 
 def python(code: str, name: str = "stage") -> Stage:
@@ -29,6 +33,68 @@ def test_a_process_that_outlives_its_stage_is_told_and_ended():
     result = stages.run(python(code))
 
     assert result.problem.startswith("left behind: python")
+
+
+# Starts a child in a session of its own, as a keeper is, says which, and forgets it.
+DAEMON = """
+import subprocess, sys
+below = "import os, sys; print(os.getpid(), file=open(sys.argv[1], 'w')); sys.stdin.read()"
+held, mine = __import__("os").pipe()
+subprocess.Popen(["setsid", "--fork", sys.executable, "-c", below, {pid!r}],
+                 stdin=held, pass_fds=(mine,)).wait()
+"""
+
+
+def pid_of(file: Path) -> int:
+    wait_until(lambda: file.exists() and file.read_text().strip())
+    return int(file.read_text())
+
+
+def test_what_has_made_itself_a_session_of_its_own_is_told_and_ended_too(tmp_path):
+    pid = tmp_path / "pid"
+    waits = f"import time\nwhile not (__import__('os').path.exists({str(pid)!r})): time.sleep(.01)"
+    result = stages.run(python(DAEMON.format(pid=str(pid)) + waits), grace_s=0.2)
+
+    assert result.problem.startswith("left behind: python")
+    assert not is_alive(pid_of(pid))
+
+
+def test_what_ends_by_itself_in_a_moment_is_not_left_behind(tmp_path):
+    code = "import subprocess; subprocess.Popen(['setsid', '--fork', 'sleep', '0.3'])"
+
+    assert stages.run(python(code)).problem == ""
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_a_limit_from_outside_ends_the_stages_with_all_they_started_and_no_other_begins(
+    tmp_path, how
+):
+    pids, never = [tmp_path / "one", tmp_path / "two"], tmp_path / "never"
+    waits = "import signal; signal.alarm(60); signal.pause()"
+    stays = [DAEMON.format(pid=str(pid)) + waits for pid in pids]
+    driver = f"""
+import signal, sys
+from scripts import stages
+from scripts.stages import Stage
+signal.signal(signal.SIGTERM, stages._leave)
+stages.PHASES = ((("one", "never"), ("two",)),)
+names = ("tests/one", "tests/two", "tests/never")
+codes = {[*stays, f"open({str(never)!r}, 'w')"]!r}
+stages.run_all([Stage(n, [sys.executable, "-c", c]) for n, c in zip(names, codes)])
+"""
+    with subprocess.Popen([sys.executable, "-c", driver], cwd=stages.ROOT) as limited:
+        started = [pid_of(file) for file in pids]
+        limited.send_signal(how)
+        code = limited.wait(timeout=30)
+    try:
+        wait_until(lambda: not any(map(is_alive, started)))
+    finally:
+        for pid in started:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    assert code in {143, -signal.SIGKILL}
+    assert not never.exists()
 
 
 def test_the_lanes_of_a_phase_run_at_once_and_are_over_before_the_next(
