@@ -103,7 +103,7 @@ def _row(node: NodeView) -> list[Any]:
         _latency(node),
         node.version,
         node.verification,
-        node.note,
+        _note(node),
     ]
     colours = {COLUMNS.index("health"): _COLOURS[node.health]}
     return [
@@ -117,6 +117,12 @@ def _health(node: NodeView) -> str:
         return node.health
     since = f" since {text.moment(node.since_ms)}" if node.since_ms else ""
     return f"{node.health}{since}{f': {node.why}' if node.why else ''}"
+
+
+def _note(node: NodeView) -> str:
+    """What is wrong with it, if anything is."""
+    failed = node.verification_why if node.verification == "failed" else ""
+    return "; ".join(filter(None, (node.note, failed)))
 
 
 def _gpus(node: NodeView) -> str:

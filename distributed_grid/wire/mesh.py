@@ -114,6 +114,7 @@ class Welcome(msgspec.Struct, frozen=True, tag="welcome", kw_only=True):
 
     chain: Chain
     contacts: tuple[Contact, ...] = ()
+    members: int = 0  # As the issuer counts them, the newcomer too; 0: it does not say.
 
 
 class Renew(msgspec.Struct, frozen=True, tag="renew", kw_only=True):
@@ -203,6 +204,8 @@ class Proof(msgspec.Struct, frozen=True, tag="proof", kw_only=True):
     digests: tuple[bytes, ...]
     elapsed_us: tuple[int, ...]
     memory_digest: bytes = b""
+    worked_us: int = 0  # All cores together, from the first start to the last end; 0: not told.
+    others_us: int = 0  # Of processor time that others on this machine had meanwhile.
     memory_us: int = 0
     devices: tuple[tuple[str, int], ...] = ()  # GPU uuid and memory in bytes, as the driver says.
 

@@ -54,6 +54,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     scores_tflops_milli: int = 0  # Measured compute, in thousandths of a TFLOPS.
     verification: str = "claimed"  # claimed, verified, failed, pretended
+    verification_why: str = ""  # It is not verified, in the words of one who asked.
     seen_age_ms: int | None = None  # Since it last spoke, directly or through others.
     record_age_ms: int | None = None  # Since its load last changed here.
     expires_ms: int = 0  # Its certificate.
@@ -122,6 +123,7 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
     roles: tuple[Role, ...]
     was_member: bool
     nodes: int
+    is_all: bool = True  # Or there are more, of whom nothing has come yet.
 
 
 class Rename(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -85,7 +85,7 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose capabilities a node has checked: `verified` or `failed`, with the reason."""
+    """Whose capabilities a node has checked: `verified`, `failed` or `claimed`, with the reason."""
 
     of: Annotated[dict[Text, tuple[Text, Text]], msgspec.Meta(max_length=LABELS_MAX)] = {}
 

@@ -100,18 +100,23 @@ def test_the_gpus_of_one_are_seen_by_another_as_pretended(attic):
 
 
 def test_what_a_node_claims_is_checked_by_another(lab, desk, attic):
-    """Three tries, 20 s apart, on a machine whose cores have other things to do; else one."""
+    """Three tries, half a minute apart, where cores have other things to do; else one."""
 
     def verdicts() -> list[Event]:
         told = [*desk.events("mesh.verified"), *attic.events("mesh.verified")]
         return [event for event in told if event.fields["name"] in {"desk", "attic"}]
 
-    first = awaited(verdicts, within_s=120)[0].fields
+    first = awaited(verdicts, within_s=180)[0].fields
     about, verdict = first["name"], first["verification"]
-    if verdict != "verified":
-        assert first["what"].endswith("it is busy")
+
+    assert verdict == "verified" or (verdict == "claimed" and first["what"])
     for member in (desk, attic):
-        awaited(lambda member=member: member.nodes()[about].verification == verdict, member.nodes)
+
+        def is_told(member: Member = member) -> bool:
+            seen = member.nodes()[about]
+            return seen.verification == "verified" or bool(seen.verification_why)
+
+        awaited(is_told, member.nodes)
 
 
 def test_who_leaves_is_seen_as_left_and_may_come_back(lab, desk):

@@ -37,7 +37,7 @@ MESH_EVENTS: Final[tuple[EventName, ...]] = (
     EventName("mesh.certificate_renewed", "info", ("expires_ms",),
               "a certificate was renewed in time"),
     EventName("mesh.verified", "info", ("verification", "what"),
-              "a node was asked to show what it claims; it did, or it failed"),
+              "a node was asked to show what it claims; it did, or failed, or was too busy"),
 )  # fmt: skip
 
 BY_NAME: Final[dict[str, EventName]] = {event.name: event for event in MESH_EVENTS}

@@ -16,6 +16,7 @@ from distributed_grid.wire.mesh_api import Health, NodeView
 from distributed_grid.wire.mesh_records import NodeLoad, NodeProfile, Offered
 
 CLONED: Final = "; let one keep it, and start the other with: grid up --new-identity"
+KEYLESS: Final = "mesh-authority.key is lost: nobody renews this node, nor those it let in"
 OVERDUE: Final = "its certificate has expired; no admin was there to renew it"
 
 
@@ -36,6 +37,7 @@ def view(mesh: Mesh, node: NodeId, now: Now) -> NodeView:
     link = mesh.links.get(node)
     standing = mesh.roster.standings.get(node) if mesh.roster else None
     changed_us = mesh.changed_us.get(node)
+    verification, verification_why = _verification(mesh, node, profile)
     return NodeView(
         id=node,
         name=mesh.name_of(node),
@@ -66,7 +68,8 @@ def view(mesh: Mesh, node: NodeId, now: Now) -> NodeView:
         offers=(mesh.said.offers(node) or Offered()).lines,
         labels=profile.labels,
         scores_tflops_milli=profile.mega_flops // 1_000,
-        verification=_verification(mesh, node, profile),
+        verification=verification,
+        verification_why=verification_why,
         seen_age_ms=age_us // 1_000 if age_us is not None else None,
         record_age_ms=(now.mono_us - changed_us) // 1_000 if changed_us is not None else None,
         expires_ms=standing.expires_ms if standing else 0,
@@ -98,13 +101,16 @@ def _bandwidth(mesh: Mesh, node: NodeId, link: Link | None) -> int | None:
     return position.bandwidth_kbps if position else None
 
 
-def _verification(mesh: Mesh, node: NodeId, profile: NodeProfile) -> str:
+def _verification(mesh: Mesh, node: NodeId, profile: NodeProfile) -> tuple[str, str]:
+    """What others found together, and the words of one of them about it."""
     if profile.is_pretended:
-        return "pretended"
+        return "pretended", ""
     if mesh.roster is None:
-        return "claimed"
-    said = (mesh.said.verdicts(other) for other in mesh.roster.standings if other != node)
-    return combined([each.of[node][0] for each in said if each and node in each.of])
+        return "claimed", ""
+    said = (mesh.said.verdicts(other) for other in sorted(mesh.roster.standings) if other != node)
+    found = [each.of[node] for each in said if each and node in each.of]
+    state = combined([word for word, _ in found])
+    return state, next((why for word, why in found if word == state and why), "")
 
 
 def _note(mesh: Mesh, node: NodeId) -> str:
@@ -115,4 +121,6 @@ def _note(mesh: Mesh, node: NodeId) -> str:
     if node in mesh.refused_by:
         return f"refuses this node: {mesh.refused_by[node]}"
     standing = mesh.roster.standings.get(node) if mesh.roster else None
-    return OVERDUE if standing is not None and standing.state == "overdue" else ""
+    if standing is not None and standing.state == "overdue":
+        return OVERDUE
+    return KEYLESS if node == mesh.me and mesh.membership.lacks_authority else ""

@@ -9,6 +9,7 @@ from distributed_grid.kernel.mesh import proving
 from distributed_grid.kernel.mesh.proving import (
     MEMORY_BYTES_MAX,
     ROUNDS,
+    ROUNDS_MAX,
     Verdict,
     best,
     challengers,
@@ -79,6 +80,52 @@ def test_the_way_is_allowed_for_and_being_busy_excuses_but_verifies_nothing(
     wall_us, trip_us, busy_milli, state
 ):
     assert judged(wall_us=wall_us, trip_us=trip_us, busy_milli=busy_milli).state == state
+
+
+@pytest.mark.parametrize(
+    ("worked_us", "others_us", "state"),
+    [
+        (20_000, 0, "verified"),  # However late the answer came: two agents were busy, not these.
+        (20_020, 0, "failed"),
+        (40_000, 80_000, "claimed"),  # Two of four cores were others'; half of the rest worked.
+        (40_000, 79_000, "failed"),
+        (40_000, 10**12, "claimed"),
+        (900_001, 0, "failed"),  # Longer than it was waited for.
+        (-1, 0, "failed"),
+    ],
+)
+def test_what_the_cores_took_counts_and_what_others_had_meanwhile_excuses(
+    worked_us, others_us, state
+):
+    assert judged(wall_us=900_000, worked_us=worked_us, others_us=others_us).state == state
+
+
+def test_a_quick_machine_is_asked_for_more_the_next_time():
+    def rounds(cores: int, took_us: int | None) -> int:
+        made = make_challenge(1, SEED, cores=cores, memory_bytes=0, took_us=took_us)
+        assert is_fair(made)
+        return made.rounds
+
+    assert rounds(4, None) == ROUNDS
+    assert rounds(4, proving.QUICK_US) == rounds(4, 0) == ROUNDS_MAX
+    assert rounds(4, proving.QUICK_US + 1) == ROUNDS
+    assert ROUNDS < rounds(proving.CORES_MAX, 1) < ROUNDS_MAX
+
+
+def test_a_slow_core_may_take_as_much_longer_as_it_has_more_to_do():
+    many = msgspec.structs.replace(CHALLENGE, rounds=2 * ROUNDS)
+    proof = msgspec.structs.replace(
+        PROOF,
+        digests=tuple(
+            b"".join(proving.round_digest(SEED, core, each, MATERIAL) for each in range(2 * ROUNDS))
+            for core in range(CORES)
+        ),
+        elapsed_us=(7_000_000,) * CORES,
+    )
+    arguments = {"sent_us": 0, "received_us": 7_500_000, "chance": random.Random(1).randrange}
+
+    assert judge_proof(many, proof, **arguments).state == "verified"
+    assert judged(wall_us=7_500_000, elapsed_us=(7_000_000,) * CORES).state == "failed"
 
 
 def test_one_core_has_nothing_to_do_at_once():
@@ -202,6 +249,8 @@ def test_what_is_asked_is_bounded_and_fair(cores, memory_bytes, asked, touched):
         {"cores": 0},
         {"cores": 65},
         {"rounds": 0},
+        {"rounds": ROUNDS_MAX + 1},
+        {"cores": 64, "rounds": 25},
         {"rounds": 2**60},
         {"memory_bytes": -65_536},
         {"memory_bytes": 1 << 40},
@@ -215,7 +264,9 @@ def test_nobody_can_be_asked_for_a_year_of_work(change):
 def test_the_largest_answer_fits_into_a_message():
     largest = Proof(
         number=2**62,
-        digests=(bytes(32 * ROUNDS),) * proving.CORES_MAX,
+        digests=(bytes(32 * (proving.DIGESTS_MAX // proving.CORES_MAX)),) * proving.CORES_MAX,
+        worked_us=2**40,
+        others_us=2**40,
         elapsed_us=(2**40,) * proving.CORES_MAX,
         memory_digest=bytes(32),
         devices=tuple((f"GPU-{'x' * 36}", 2**40) for _ in range(64)),

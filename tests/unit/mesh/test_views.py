@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from distributed_grid.kernel.mesh.views import everyone, view
+from distributed_grid.kernel.mesh.views import KEYLESS, everyone, view
 from distributed_grid.wire.mesh_records import (
     GpuProfile,
     NodeLoad,
@@ -121,10 +121,30 @@ def test_what_others_found_of_a_node_is_in_its_view_but_not_what_it_says_of_itse
     member.say(verdicts=ENCODE(Verdicts(of={member.id: ("verified", "")})))
     lab.run(1)
     assert founder.sees(member).verification == "claimed"
+    founder.say(verdicts=ENCODE(Verdicts(of={member.id: ("claimed", "it is busy")})))
+    assert founder.sees(member).verification_why == "it is busy"
 
     third.say(verdicts=ENCODE(Verdicts(of={member.id: ("failed", "half the cores")})))
     lab.run(1)
-    assert founder.sees(member).verification == "failed"
+    for host in (founder, member, third):
+        seen = host.sees(member)
+        assert (seen.verification, seen.verification_why) == ("failed", "half the cores")
+    founder.say(verdicts=ENCODE(Verdicts(of={member.id: ("verified", "")})))
+    seen = founder.sees(member)
+    assert (seen.verification, seen.verification_why) == ("claimed", "")
+
+
+def test_a_founder_without_the_key_of_its_mesh_says_so_and_nobody_else_does(lab):
+    founder, member = lab.mesh_of("founder", "member")
+    assert founder.views()[0].note == member.views()[0].note == ""
+
+    founder.down()
+    founder.up()
+    lab.run(1)
+    assert founder.views()[0].note == KEYLESS
+    assert member.sees(founder).note == ""
+    founder.mesh.membership.hold_authority(lab.keys.make("authority of founder"))
+    assert founder.views()[0].note == ""
 
 
 def test_a_pretended_profile_says_so(lab):

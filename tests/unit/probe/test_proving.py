@@ -1,6 +1,8 @@
 """Does this machine do the work of a challenge as the challengers do it?"""
 
 import random
+import subprocess
+import sys
 import threading
 import time
 
@@ -39,8 +41,10 @@ def test_a_real_answer_is_right_and_never_fails_because_the_machine_is_busy():
 def test_many_more_cores_than_there_are_still_get_right_answers_one_after_the_other():
     challenge = make_challenge(3, SEED, cores=16, memory_bytes=0)
     proof = Prover(tuple)(challenge)
-    in_turn = judged(challenge, proof, sum(proof.elapsed_us))
-    at_once = judged(challenge, proof, max(proof.elapsed_us))
+    in_turn, at_once = (
+        judged(challenge, msgspec.structs.replace(proof, worked_us=worked_us), 9_000_000)
+        for worked_us in (sum(proof.elapsed_us), max(proof.elapsed_us))
+    )
 
     assert in_turn.why == "16 cores are claimed, 1.0 worked at once; it is busy"
     assert at_once.state == "verified"
@@ -54,6 +58,20 @@ def test_time_counts_only_while_a_core_works():
     used_us = (time.process_time_ns() - start_ns) // 1_000
 
     assert sum(proof.elapsed_us) <= used_us
+
+
+def test_how_long_the_cores_took_together_is_told_and_what_others_had_meanwhile():
+    challenge = make_challenge(3, SEED, cores=2, memory_bytes=0, took_us=0)
+    start_ns = time.perf_counter_ns()
+    with subprocess.Popen([sys.executable, "-c", "print(flush=True)\nwhile True: pass"],
+                          stdout=subprocess.PIPE) as busy:  # fmt: skip
+        busy.stdout.readline()
+        proof = Prover(tuple)(challenge)
+        busy.kill()
+    wall_us = (time.perf_counter_ns() - start_ns) // 1_000
+
+    assert max(proof.elapsed_us) <= proof.worked_us <= wall_us
+    assert proof.others_us >= 10_000  # One step of the kernel's clock; it is 45 ms of work.
 
 
 def test_an_unfair_challenge_is_not_worked_on():
