@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distributed_grid.kernel.mesh.coordinates import Coordinate
+from distributed_grid.kernel.mesh.ring import PLACE_BITS, alike, place, ring
 from distributed_grid.kernel.mesh.topology import Member, arranged, gossip_peers, neighbours
 from tests.liveness_model import node
 
@@ -73,6 +74,17 @@ def test_the_order_of_the_members_does_not_matter(members, most, dice):
 
     assert arranged(me, members, "hybrid", most) == arranged(me, shuffled, "hybrid", most)
     assert arranged(me, members, "hybrid", most) == arranged(me, members[::-1], "hybrid", most)
+
+
+@given(st.integers(0, 400), st.integers(0, 12), st.integers(0, 1_000))
+def test_a_circle_and_its_parts_are_what_looking_at_each_place_finds(count, bits, seed):
+    ids = [node(f"{seed} {number}") for number in range(count)]
+    circle, me = ring(ids), node(seed)
+    start = place(me) >> PLACE_BITS - bits
+    slow = [each for each in circle if place(each) >> PLACE_BITS - bits == start]
+
+    assert circle == sorted(ids, key=lambda each: (place(each), each))
+    assert alike(circle, me, bits) == slow
 
 
 @settings(max_examples=25, deadline=None)

@@ -14,6 +14,7 @@ from distributed_grid.sim.mesh.convergence import Cohort
 from distributed_grid.sim.mesh.disk import Disk
 from distributed_grid.sim.mesh.scenes import SCENES
 from distributed_grid.sim.mesh.timeline import SECOND_US
+from distributed_grid.sim.mesh.world import FORM_US
 from tests.sim.mesh_mutants import MUTANTS, SEEDS, broken, problem_of
 
 HALVES = 2  # At the same time: machines with one core are rare.
@@ -125,6 +126,18 @@ def test_a_calm_mesh_passes_each_act(act):
     world.run()
 
     assert any(f"act: {act}" in line for line in world.trace)
+
+
+@pytest.mark.parametrize(("seed", "nodes"), [(8, 20), (10, 20), (31, 14), (39, 14)])
+def test_machines_that_nobody_can_dial_hear_of_everybody_in_a_sparse_mesh(seed, nodes):
+    """While others count on hubs that they have not heard of, their former ones tell them."""
+    sparse = Mood(seed=seed, nodes=nodes, pace="slow", span_us=0, connections_max=6,
+                  hidden_milli=400)  # fmt: skip
+    world = World(sparse, all_checkers())
+    world.form()
+
+    assert any(host.is_hidden for host in world.hosts)
+    assert world.timeline.now_us < FORM_US
 
 
 def test_another_seed_is_another_story():

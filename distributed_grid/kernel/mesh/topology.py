@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from distributed_grid.kernel.mesh.coordinates import Coordinate, estimate_us
-from distributed_grid.kernel.mesh.ring import place, ring, vicinity
+from distributed_grid.kernel.mesh.ring import alike, place, ring, vicinity
 from distributed_grid.model.ids import NodeId
 from distributed_grid.model.mesh_settings import Topology
 
@@ -189,11 +189,9 @@ class _Hybrid:
                 found.append((estimate_us(here, there), other))
         return [other for _, other in heapq.nsmallest(self._near, found)]
 
-    def _block(self, node: NodeId) -> list[NodeId]:
+    def _block(self, node: NodeId) -> Sequence[NodeId]:
         """The hubs among which near ones are looked for: those whose places begin alike."""
-        unlike = 64 - (len(self._hubs) // _BLOCK).bit_length()
-        start = place(node) >> unlike
-        return [hub for hub in self._hubs if place(hub) >> unlike == start]
+        return alike(self._hubs, node, (len(self._hubs) // _BLOCK).bit_length())
 
     def _is_stepped(self, one: NodeId, other: NodeId) -> bool:
         step = _apart(self._at[one], self._at[other], len(self._hubs))

@@ -29,6 +29,7 @@ class Upkeep:
         self._mesh = mesh
         self._gossip_us = self._upkeep_us = self._second_us = now.mono_us
         self._save_us: int | None = None
+        self._is_refreshing = False
 
     def tick(self, event: Tick, ready: MeshReady) -> None:
         """Whatever is due."""
@@ -50,15 +51,23 @@ class Upkeep:
         """Something changed that the next start should know."""
         self._save_us = self._save_us or now.mono_us + SAVE_SOON_US
 
+    def refresh_soon(self) -> None:
+        """Somebody came or went: looked at once a round, not for each of a thousand that come."""
+        self._is_refreshing = True
+
     def _round(self, now: Now, ready: MeshReady) -> None:
         mesh = self._mesh
         assert mesh.replica is not None, "only members tick"
+        if self._is_refreshing:
+            self._is_refreshing = False
+            mesh.refresh(now)
         self._locate(now)
         mesh.neighbourhood.pass_time(now.mono_us)
         place = mesh.neighbourhood.place()
         linked = [peer for peer in place.neighbours if peer in mesh.links]
         peers = gossip_peers(mesh.me, linked, essential=place.essential)
-        ready.messages += mesh.replica.round(peers or sorted(mesh.links), now.mono_us)
+        partners = (*peers, *mesh.neighbourhood.hidden()) if peers else sorted(mesh.links)
+        ready.messages += mesh.replica.round(partners, now.mono_us)
         self._dial(now, ready)
 
     def _dial(self, now: Now, ready: MeshReady) -> None:

@@ -27,9 +27,7 @@ from distributed_grid.sim.mesh.people import People
 from distributed_grid.sim.mesh.timeline import SECOND_US, Timeline
 from distributed_grid.wire.mesh import Key
 
-# Who joins while a machine that nobody can dial still has its former hubs may be missed by it; the
-# next full comparison, each minute, tells it.
-FORM_US: Final = 80 * SECOND_US
+FORM_US: Final = 40 * SECOND_US
 KEYS: Final[tuple[Key, ...]] = get_args(Key)
 _STEADY: Final = tuple(key for key in KEYS if key != "coordinate")  # It moves all the time.
 _TOLD: Final = frozenset(

@@ -5,8 +5,10 @@ import pytest
 
 from distributed_grid.kernel.mesh.coordinates import Coordinate, packed
 from distributed_grid.kernel.mesh.neighbourhood import DRIFT_US
+from distributed_grid.kernel.mesh.rules import MeshRules
 from distributed_grid.model.membership import Contact
-from distributed_grid.wire.mesh_records import NodeProfile, Offered, Position
+from distributed_grid.wire.mesh import Delta
+from distributed_grid.wire.mesh_records import NodeLoad, NodeProfile, Offered, Position
 from tests.unit.mesh.machine_lab import Lab
 
 ENCODE = msgspec.msgpack.encode
@@ -72,6 +74,39 @@ def test_places_that_drift_are_followed_every_ten_seconds_at_most(lab, founder):
 
     assert 2 <= len(places) - 1 <= 20_000_000 // DRIFT_US + 1
     assert founder.mesh.said.coordinate(member.id) == Coordinate(x_us=39_000)
+
+
+def sparse(lab, *, is_hidden):
+    """A node in a mesh of twelve, and another that is linked with it but no neighbour of it."""
+    names = [f"n{number}" for number in range(12)]
+    leaf, *hubs = lab.mesh_of(*names, rules=MeshRules(connections_max=6))
+    if is_hidden:
+        leaf.say(contact=ENCODE({"contact": Contact(node=leaf.id)}))
+    lab.run(2)
+    former = next(hub for hub in hubs if leaf.id not in hub.mesh.neighbours())
+    lab.dial(leaf, former.id)
+    return leaf, former
+
+
+@pytest.mark.parametrize("is_hidden", [True, False])
+def test_only_who_cannot_be_dialled_needs_a_former_hub(lab, is_hidden):
+    leaf, former = sparse(lab, is_hidden=is_hidden)
+
+    assert leaf.id in former.mesh.links
+    assert former.mesh.neighbourhood.hidden() == ([leaf.id] if is_hidden else [])
+
+
+def test_who_cannot_be_dialled_is_told_news_by_a_hub_that_is_no_longer_its_own(lab):
+    """It would stay with its former hubs for want of news of the new ones."""
+    leaf, former = sparse(lab, is_hidden=True)
+    lab.run(0.3)
+    former.sent.clear()
+    former.say(load=ENCODE(NodeLoad(cpu_milli_free=77, memory_bytes_free=0)))
+    lab.run(0.3)
+
+    told = [entry for name, each in former.sent if name == leaf.name and isinstance(each, Delta)
+            for entry in each.entries if entry.node == former.id]  # fmt: skip
+    assert told
 
 
 def test_its_own_class_is_looked_at_at_once(lab, founder):
