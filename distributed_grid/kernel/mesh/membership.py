@@ -160,6 +160,11 @@ class Membership:
         """This node keeps the authority's key: it can renew even the last delegate."""
         self.authority = authority
 
+    @property
+    def lacks_authority(self) -> bool:
+        """Whether the authority itself has certified this node, and its key is not here."""
+        return bool(self.chain) and self.chain[0].issuer == self._mesh.id and not self.authority
+
     def make_ticket(
         self, role: Role, *, ttl_ms: int, uses: int, secret: bytes, now: Now
     ) -> tuple[TicketRecord, MeshReady]:
@@ -200,7 +205,8 @@ class Membership:
         chain = self._certify(redeem.node, redeem.name, answer.record.role, now)
         if isinstance(chain, Refused):
             return msgspec.structs.replace(chain, about=redeem.node), ready
-        return Welcome(chain=chain, contacts=self._contacts()), ready
+        members = len({*mesh.present(), redeem.node})
+        return Welcome(chain=chain, contacts=self._contacts(), members=members), ready
 
     def _refusal(self, peer: NodeId, redeem: Redeem) -> Refused | None:
         roster = self._mesh.roster
@@ -323,7 +329,7 @@ class Membership:
     def rename(self, name: str, now: Now, ready: MeshReady) -> bool:
         """Take another name: at once with the authority's key, else by asking an admin.
 
-        False: none is linked.
+        One that is linked, or else some that may be reached. False: none is known.
         """
         mesh = self._mesh
         assert mesh.roster is not None, "a member"
@@ -332,9 +338,7 @@ class Membership:
             chain = found(self.authority, mesh.me, free, mesh.wall_ms(now))
             self.change_chain(chain, now, ready)
             return True
-        delegates = [peer for peer in mesh.links if mesh.roster.is_delegate(peer)]
-        ready.messages += [(peer, Renew(chain=self.chain, name=name)) for peer in delegates[:1]]
-        return bool(delegates)
+        return self.renewing.ask(Renew(chain=self.chain, name=name), ready)
 
     def change_chain(self, chain: Chain, now: Now, ready: MeshReady) -> None:
         """Under a new generation: whoever hears of it gets the chain before the rest."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from distributed_grid.kernel.mesh.machine import Mesh
     from distributed_grid.kernel.mesh.membership import Membership
 
+ASKED_MAX: Final = 3  # Admins without a link that are asked at once when somebody waits.
 ASK_AGAIN_US: Final = 60_000_000  # A delegate that did not renew is asked again, or another one.
 
 
@@ -30,13 +31,18 @@ class Renewing:
         self._asks = 0
 
     def keep_valid(self, now: Now, ready: MeshReady) -> None:
-        """Ask for a later expiry in time; and for any, if what we have no longer holds."""
+        """Ask for a later expiry in time; and for any, if what we have no longer holds.
+
+        Who holds the authority's key stands on nobody's word: when the founder is gone for good,
+        its certificate ends, and with it all that hang on it.
+        """
         mesh = self._mesh
         assert mesh.roster is not None, "a member"
         holds = mesh.roster.is_member(mesh.me)
         is_early = ends_ms(self._own.chain) - mesh.wall_ms(now) > RENEW_MS
         doubters = self._doubters()
-        if self._own.was_revoked or (holds and is_early and not doubters):
+        is_hanging = self._own.authority is not None and self._own.chain[0].issuer != mesh.id
+        if self._own.was_revoked or (holds and is_early and not doubters and not is_hanging):
             return
         if self._own.authority is not None:
             name = self._own.chain[0].name
@@ -56,6 +62,16 @@ class Renewing:
             ready.messages.append((contact.node, wanted))
         else:
             ready.ask.append((contact, wanted))
+
+    def ask(self, wanted: Renew, ready: MeshReady) -> bool:
+        """Have somebody asked at once, because a person waits; False: nobody is known who could."""
+        candidates = self._who_renews()
+        for contact in candidates:
+            if contact.node in self._mesh.links:
+                ready.messages.append((contact.node, wanted))
+                return True
+        ready.ask += [(contact, wanted) for contact in candidates[:ASKED_MAX]]
+        return bool(candidates)
 
     def _doubters(self) -> list[Contact]:
         """Delegates that refuse us as revoked: who let us in may be, and they may have signed anew.
@@ -79,9 +95,14 @@ class Renewing:
             return [Contact(node=peer) for peer in linked]
         issuers = [NodeId(certificate.issuer) for certificate in self._own.chain]
         admins = [node for node, chain in mesh.roster.chains.items() if "admin" in chain[0].roles]
-        others = dict.fromkeys((*issuers, *admins, *self._own.hints))
+        alive = [node for node in admins if self._is_alive(node)]
+        others = dict.fromkeys((*alive, *issuers, *admins, *self._own.hints))
         found = (mesh.contact(node) for node in others if node != mesh.me)
         return [contact for contact in found if contact is not None]
+
+    def _is_alive(self, node: NodeId) -> bool:
+        liveness = self._mesh.liveness
+        return liveness.has_member(node) and liveness.health(node).health == "alive"
 
     def renew(self, peer: NodeId, wanted: Renew, now: Now) -> Renewed | Refused:
         """A member asks for a later expiry, or another name."""

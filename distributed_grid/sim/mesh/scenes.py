@@ -11,7 +11,8 @@ from itertools import product
 from typing import Final
 
 from distributed_grid.kernel.mesh.events import MeshReady
-from distributed_grid.model.membership import DAY_MS, GRACE_MS
+from distributed_grid.kernel.mesh.trust import ends_ms
+from distributed_grid.model.membership import DAY_MS, GRACE_MS, RENEW_MS
 from distributed_grid.sim.mesh.checker import Violation
 from distributed_grid.sim.mesh.checkers import all_checkers
 from distributed_grid.sim.mesh.host import Host
@@ -159,6 +160,30 @@ def _answers_lost(world: World) -> None:
     world.await_agreement(_LONG_US, f"{machine} does not get in")
 
 
+def _founder_gone(world: World) -> None:
+    """The founder's machine is lost, and another admin has a copy of its key: 400 days pass.
+
+    Everybody has certificates that last, and nobody but the founder drops out.
+    """
+    founder, heir, *_ = world.hosts
+    heir.kernel.membership.hold_authority(world.authority)
+    _until(world, lambda: _hangs_on_nobody(heir), f"{heir} still hangs on {founder}")
+    founder.is_gone = True
+    founder.crash()
+    before = len(world.deaths)
+    for _ in range(400 // 20):
+        for host in world.hosts:
+            host.clock.sleep(20 * DAY_MS)
+        end_us = world.timeline.now_us + _LONG_US
+        while late := next((host for host in world.insiders() if _ends_soon(host)), None):
+            if world.timeline.now_us > end_us:
+                raise Violation(f"the certificate of {late} was not renewed")
+            world.pass_time(SECOND_US)
+        world.await_agreement(_LONG_US, "no agreement without the founder")
+    if deaths := [pair for pair in world.deaths_since(before) if pair[1] is not founder]:
+        raise Violation(f"somebody died for no reason: {deaths}")
+
+
 # What scripts are written in
 
 
@@ -202,6 +227,14 @@ def _load(host: Host, of: Host) -> int | None:
     return load.cpu_milli_free if load else None
 
 
+def _hangs_on_nobody(host: Host) -> bool:
+    return host.kernel.membership.chain[0].issuer == host.world.mesh_id
+
+
+def _ends_soon(host: Host) -> bool:
+    return ends_ms(host.kernel.membership.chain) - host.now().wall_ms <= RENEW_MS
+
+
 def _counts(host: Host, other: Host) -> bool:
     roster = host.kernel.roster
     return roster is not None and roster.is_member(other.id)
@@ -215,4 +248,5 @@ SCENES: Final[dict[str, Callable[[World], None]]] = {
     "nap": _nap,
     "answers lost": _answers_lost,
     "kick and crash": _kick_and_crash,
+    "founder gone": _founder_gone,
 }

@@ -331,6 +331,15 @@ def test_a_newcomer_is_told_of_the_issuer_first_and_of_sixteen_at_most(lab):
     assert len({contact.node for contact in welcome.contacts}) == 16
 
 
+def test_a_newcomer_is_told_how_many_there_are_with_it(lab):
+    founder, *_ = lab.mesh_of("founder", "a", "b")
+    (guest,) = lab.add("guest")
+    redeem = guest.redeem_of(founder.ticket(), founder)
+
+    assert guest.ask(founder, redeem).members == 4
+    assert guest.ask(founder, redeem).members == 4
+
+
 def test_who_crashes_right_after_joining_still_knows_whom_to_dial(lab):
     founder = lab.found("founder")
     (guest,) = lab.add("guest")

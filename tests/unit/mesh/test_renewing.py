@@ -71,6 +71,36 @@ def test_another_admin_renews_who_cannot_reach_the_founder(lab):
     assert member.mesh.membership.chain[0].issuer == admin.id
 
 
+def test_a_second_holder_of_the_authority_outlives_the_founder_and_so_do_all_it_renews(lab):
+    founder, member = lab.mesh_of("founder", "member")
+    holder, admin = (each.join(founder, "admin") for each in lab.add("holder", "admin"))
+    holder.mesh.membership.hold_authority(lab.keys.make("authority of founder"))
+    lab.run(3)
+    founder.down()
+    for _ in range(400):
+        lab.pass_ms(DAY_MS)
+        lab.run(1.5)
+
+    assert lab.wall_ms > WALL_MS + 4 * CERTIFICATE_MS
+    for host in (holder, admin, member):
+        assert ends_ms(host) > lab.wall_ms + RENEW_MS - 2 * DAY_MS
+        assert {host.sees(other).health for other in (holder, admin, member)} == {"alive"}
+    assert holder.mesh.membership.chain[0].issuer == founder.mesh.id
+    assert admin.mesh.roster.is_delegate(admin.id)
+
+
+def test_who_is_given_the_key_of_the_authority_hangs_on_nobody_at_once(lab):
+    founder, member = lab.mesh_of("founder", "member")
+    member.mesh.membership.hold_authority(lab.keys.make("authority of founder"))
+    lab.run(2)
+    chain = member.mesh.membership.chain
+
+    assert (len(chain), chain[0].issuer, chain[0].roles) == (1, founder.mesh.id, ("admin",))
+    assert founder.mesh.roster.is_delegate(member.id)
+    lab.run(5)
+    assert member.mesh.membership.chain == chain  # Once.
+
+
 def test_whoever_does_not_renew_is_asked_again_after_a_minute_and_not_before(lab):
     founder, member = lab.mesh_of("founder", "member")
     founder.mesh.membership.authority = None  # The file is elsewhere: it cannot renew itself.
@@ -270,13 +300,44 @@ def test_the_founder_renames_itself(lab):
     assert int.from_bytes(founder.disk["mesh.generation"], "big") == 2
 
 
+def test_an_admin_that_is_not_linked_is_asked_for_a_name_on_a_connection_of_its_own(lab):
+    founder, member = lab.mesh_of("founder", "member")
+    lab.cut(founder, member, "idle")
+    ready = MeshReady()
+
+    assert member.mesh.membership.rename("bench", lab.now, ready)
+    assert ready.messages == []
+    member.do(ready)
+    assert member.views()[0].name == "bench"
+
+
+def test_of_many_admins_three_are_asked_for_a_name_those_that_live_first(lab):
+    founder, member = lab.mesh_of("founder", "member")
+    admins = [each.join(founder, "admin") for each in lab.add("a", "b", "c", "d")]
+    lab.run(3)
+    for gone in (founder, *admins[:2]):
+        gone.down()
+    lab.run(4)
+    for admin in admins[2:]:
+        lab.cut(admin, member, "idle")
+    ready = MeshReady()
+    member.mesh.membership.rename("bench", lab.now, ready)
+
+    asked_now = [lab.name_of(contact.node) for contact, _ in ready.ask]
+    assert set(asked_now[:2]) == {"c", "d"}
+    assert len(asked_now) == 3
+
+
 def test_without_an_admin_there_is_nobody_to_ask_for_a_name(lab):
     founder, member = lab.mesh_of("founder", "member")
+    founder.say(contact=b"")
+    lab.run(1)
     founder.down()
+    member.mesh.membership.hints.clear()
     ready = MeshReady()
 
     assert not member.mesh.membership.rename("bench", lab.now, ready)
-    assert ready.messages == []
+    assert ready == MeshReady()
 
 
 # Clocks
