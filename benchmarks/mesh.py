@@ -9,6 +9,7 @@ import argparse
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 from benchmarks import mesh_deaths, mesh_echo, mesh_forming, mesh_resting, mesh_simulated
@@ -66,10 +67,11 @@ def peers() -> dict[str, Any]:
 
 def simulated(options: argparse.Namespace) -> dict[str, Any]:
     """Virtual time."""
-    kernels = mesh_simulated.kernels(options.sizes, watch_s=2.0)
+    kernels = mesh_simulated.kernels(options.sizes, watch_s=5.0)
     return {
         "kernels": kernels,
         "aligned": mesh_simulated.aligned(options.sizes),
+        "growth": mesh_simulated.growth(kernels),
         "model": mesh_simulated.beyond(options.beyond, kernels[-1]),
         "loss": mesh_simulated.verdicts(nodes=30, hours=options.hours, loss=0.5),
     }
@@ -102,7 +104,10 @@ def rows(found: dict[str, Any]) -> list[tuple[str, Any, str, float | None]]:
             name = f"{kernel['nodes']:,} simulated: rounds"
             lines += [
                 (f"{name} of news, most", kernel["rounds"]["most"], "", goal),
-                (f"{name} from nothing", aligned["rounds_from_nothing"], "", goal),
+                (f"{name} from nothing", kernel["rounds_from_nothing"], "", goal),
+                ("... linked, all at one moment", aligned["rounds_from_nothing"], "", goal),
+                ("... heartbeats", kernel["heartbeat_bytes_per_s"], "bytes/s", None),
+                ("... memory of one", _memory_mb(kernel), "MB", None),
             ]
         model = world["model"]
         lines += [
@@ -118,6 +123,11 @@ def rows(found: dict[str, Any]) -> list[tuple[str, Any, str, float | None]]:
     return lines
 
 
+def _memory_mb(kernel: dict[str, Any]) -> float:
+    held: int = kernel["kernel_bytes"] + kernel["entry_bytes"]
+    return round(held / 1e6, 2)
+
+
 def show(found: dict[str, Any]) -> None:
     """The table, for people."""
     for what, value, unit, goal in rows(found):
@@ -127,10 +137,21 @@ def show(found: dict[str, Any]) -> None:
         print(f"{name}: {json.dumps(told)}", file=sys.stderr)
 
 
+def table(found: dict[str, Any]) -> str:
+    """The same as Markdown, for docs/benchmarks.md."""
+    lines = ["| what | measured | goal |", "|---|---|---|"]
+    for what, value, unit, goal in rows(found):
+        missed = "" if goal is None or value <= goal else ", missed"
+        wanted = "\N{EN DASH}" if goal is None else f"{goal:g}{missed}"
+        lines.append(f"| {what.replace('...', '…')} | {value:,} {unit}".rstrip() + f" | {wanted} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--part", choices=PARTS, action="append", help="instead of all")
+    parser.add_argument("--table", type=Path, metavar="FILE", help="of the JSON of a run")
     parser.add_argument("--short", action="store_true", help="small sizes, for a quick look")
     parser.add_argument("--few", type=int, default=10)
     parser.add_argument("--many", type=int, default=30)
@@ -139,12 +160,15 @@ def main() -> None:
     parser.add_argument("--changes", type=int, default=20)
     parser.add_argument("--echoes", type=int, default=3_000)
     parser.add_argument("--loss-seconds", type=float, default=120.0)
-    parser.add_argument("--settle-seconds", type=float, default=60.0)
+    parser.add_argument("--settle-seconds", type=float, default=120.0)
     parser.add_argument("--rest-seconds", type=float, default=30.0)
     parser.add_argument("--sizes", type=int, nargs="+", default=[30, 100, 300, 1_000])
     parser.add_argument("--beyond", type=int, default=10_000)
     parser.add_argument("--hours", type=float, default=20.0)
     options = parser.parse_args()
+    if options.table:
+        print(table(json.loads(options.table.read_text())))
+        return
     if options.short:
         vars(options).update(SHORT)
     parts = options.part or PARTS

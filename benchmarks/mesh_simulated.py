@@ -8,15 +8,18 @@ import json
 import re
 import subprocess
 import sys
+from math import log
 from pathlib import Path
 from typing import Any
 
 from benchmarks import mesh_model
+from distributed_grid.agent.mesh import CALM_TICK_S
 from distributed_grid.sim.mesh.convergence import Cohort
 
 ROOT = Path(__file__).parents[1]
-AT_ONCE = 2  # Processes; the machine of the figures has two cores.
+AT_ONCE = 4  # Processes, each with a seed and an equal part of the hours.
 SPEAKERS = 10
+TICK_MS = str(round(CALM_TICK_S * 1_000))  # As an agent ticks that has many neighbours.
 SPEAKERS_ALIGNED = 100  # Who has anything to say; the others listen and pass it on.
 _STORY = re.compile(r"dead (\d+), suspect (\d+), (\d+) datagrams")
 
@@ -26,7 +29,7 @@ def kernels(sizes: list[int], *, watch_s: float) -> list[dict[str, Any]]:
     found = []
     for nodes in sizes:
         argv = [sys.executable, "-m", "benchmarks.mesh_kernel", "--nodes", str(nodes)]
-        argv += ["--speakers", str(SPEAKERS), "--watch", str(watch_s)]
+        argv += ["--speakers", str(SPEAKERS), "--watch", str(watch_s), "--tick-ms", TICK_MS]
         done = subprocess.run(argv, cwd=ROOT, check=True, capture_output=True, text=True)
         found.append(json.loads(done.stdout))
     return found
@@ -65,11 +68,31 @@ def beyond(nodes: int, kernel: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def growth(kernels: list[dict[str, Any]]) -> dict[str, float]:
+    """With which power of the nodes each figure grows, between the two largest sizes."""
+    if len(kernels) == 1:
+        return {}
+    small, large = kernels[-2:]
+    nodes = log(large["nodes"] / small["nodes"])
+    pairs = zip(_growing(small).items(), _growing(large).values(), strict=True)
+    return {name: round(log(there / here) / nodes, 2) for (name, here), there in pairs}
+
+
+def _growing(kernel: dict[str, Any]) -> dict[str, float]:
+    return {
+        "rounds_from_nothing": kernel["rounds_from_nothing"],
+        "rounds": kernel["rounds"]["mean"],
+        "bytes_from_nothing": kernel["bytes_from_nothing"],
+        "bytes_per_s": kernel["heartbeat_bytes_per_s"] + kernel["gossip_bytes_per_s"],
+        "memory": kernel["kernel_bytes"] + kernel["entry_bytes"],
+    }
+
+
 def verdicts(*, nodes: int, hours: float, loss: float) -> dict[str, Any]:
     """Heartbeats of real kernels in virtual time, each lost by its own chance; nobody dies."""
     share = hours / AT_ONCE
     argv = [sys.executable, "-m", "tests.liveness_model", "--nodes", str(nodes), "--deaths", "0"]
-    argv += ["--hours", str(share), "--loss", str(loss)]
+    argv += ["--hours", str(share), "--loss", str(loss), "--tick-ms", TICK_MS]
     running = [
         subprocess.Popen([*argv, "--seed", str(seed)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
         for seed in range(AT_ONCE)
@@ -83,6 +106,8 @@ def verdicts(*, nodes: int, hours: float, loss: float) -> dict[str, Any]:
     return {
         "nodes": nodes,
         "hours": hours,
+        "hours_of_each_seed": [share] * AT_ONCE,
+        "tick_ms": int(TICK_MS),
         "loss": loss,
         "false_verdicts": totals[0],
         "suspicions": totals[1],

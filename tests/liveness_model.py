@@ -24,8 +24,11 @@ def node(number):
 class Model:
     """Nodes, all linked unless told otherwise."""
 
-    def __init__(self, count, *, seed=0, loss=0.0, rules=LAN, delay_us=(200, 2_000)):
+    def __init__(
+        self, count, *, seed=0, loss=0.0, rules=LAN, delay_us=(200, 2_000), tick_us=TICK_US
+    ):
         self.dice = random.Random(seed)
+        self.tick_us = tick_us
         self.rules, self.loss, self.delay_us = rules, loss, delay_us
         self.now_us = 1_000 * SECOND
         self.ids = [node(number) for number in range(count)]
@@ -45,7 +48,7 @@ class Model:
         kernel = Liveness(me=id_, rules=self.rules, chance=chance, now_us=self.now_us)
         kernel.set_members(self.ids, self.now_us)
         self.nodes[id_] = kernel
-        self._at(self.now_us + self.dice.randrange(TICK_US), id_, kernel, None)
+        self._at(self.now_us + self.dice.randrange(self.tick_us), id_, kernel, None)
 
     def kill(self, id_):
         self.down.add(id_)
@@ -78,7 +81,7 @@ class Model:
             return
         if datagram is None:
             sent = kernel.tick(now_us, self.linked(id_))
-            self._at(now_us + TICK_US, id_, kernel, None)
+            self._at(now_us + self.tick_us, id_, kernel, None)
         else:
             sent = kernel.heard(*datagram, now_us)
         for change in kernel.changes():
@@ -126,15 +129,17 @@ def main():
     parser.add_argument("--loss", type=float, default=0.5)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--deaths", type=int, default=20)
+    parser.add_argument("--tick-ms", type=int, default=TICK_US // 1_000)
     parser.add_argument("--wan", action="store_true")
     asked = parser.parse_args()
     rules = WAN if asked.wan else LAN
-    model = Model(asked.nodes, seed=asked.seed, loss=asked.loss, rules=rules)
+    tick_us = asked.tick_ms * 1_000
+    model = Model(asked.nodes, seed=asked.seed, loss=asked.loss, rules=rules, tick_us=tick_us)
     steps = max(round(asked.hours * 6), 1)
     for step in range(1, steps + 1):
         model.run(round(asked.hours * 3_600 * SECOND / steps))
         print(
-            f"{step / 6:.2f} h: dead {len(model.verdicts('dead'))}, "
+            f"{step * asked.hours / steps:.2f} h: dead {len(model.verdicts('dead'))}, "
             f"suspect {len(model.verdicts('suspect'))}, "
             f"{model.datagrams} datagrams, {model.bytes} bytes",
             flush=True,

@@ -1,5 +1,7 @@
 """Can any bytes, in any order, make the watching of others do anything but watch?"""
 
+import contextlib
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -82,6 +84,36 @@ def test_whatever_members_say_verdicts_take_turns_and_what_is_sent_is_sound(step
             believed[change.node] = change.health
     for id_, health in believed.items():
         assert kernel.health(id_).health == health
+
+
+class Watchful(Liveness):
+    """Looks at everyone at every tick, whether anybody can be late or not."""
+
+    def tick(self, now_us, linked):
+        self._quiet_us = -1
+        return super().tick(now_us, linked)
+
+
+@settings(max_examples=150)
+@given(STEPS, st.lists(st.integers(3, 6), min_size=60, max_size=60))
+def test_who_looks_only_when_somebody_can_be_late_judges_as_who_always_does(steps, links):
+    stories = []
+    for kind in (Liveness, Watchful):
+        dice, now_us, story = iter(range(10**9)), 0, []
+        kernel = kind(
+            me=IDS[0], rules=LAN, chance=lambda top, dice=dice: next(dice) % top, now_us=0
+        )
+        kernel.set_members(IDS, 0)
+        for (pause_us, peer, datagram), count in zip(steps, links, strict=False):
+            for _ in range(1 + pause_us // 50_000):
+                now_us += 50_000
+                story.append(kernel.tick(now_us, IDS[:count]))
+            with contextlib.suppress(ValueError):
+                story.append(kernel.heard(peer, datagram or b"", now_us))
+            story.append((kernel.changes(), [kernel.health(each) for each in IDS[1:]]))
+        stories.append(story)
+
+    assert stories[0] == stories[1]
 
 
 @given(st.binary(max_size=40))

@@ -70,7 +70,7 @@ MUTANTS = (
     Mutant("an older generation replaces a newer one", "replica_maps:Maps.is_news",
            "return entry.generation > node.generation", "return True", 9),
     Mutant("an older version replaces a newer one", "replica_maps:Maps.is_news",
-           "return held is None or beats(entry, held.entry)", "return True", 0),
+           "return held is None or beats(entry, held.entry)", "return True", 6),
     Mutant("a new generation begins empty", "replica_voice:Voice._begin",
            "self._unsaid = said | self._unsaid", "pass", 7),
     Mutant("neighbours are never compared", "replica:Replica.link_up",
@@ -95,7 +95,11 @@ MUTANTS = (
            "is_back = start in former", "is_back = current is not None", 1),
     # Certificates that end
     Mutant("nobody asks for a later end", "renewing:Renewing.keep_valid",
-           "if self._own.was_revoked or (holds and is_early and not doubters):", "if True:", 7),
+           "if self._own.was_revoked or (holds and is_early and not doubters and not is_hanging):",
+           "if True:", 7),
+    Mutant("who holds the authority's key hangs on others", "renewing:Renewing.keep_valid",
+           "self._own.authority is not None and self._own.chain[0].issuer != mesh.id", "False",
+           "founder gone"),
     # Seldom needed: killed by a scene, or since a checker looks closer
     Mutant("who lost its disk does not rise", "replica_voice:Voice.remembered",
            "if is_older_life and", "if False and", "back after a week"),

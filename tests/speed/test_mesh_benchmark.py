@@ -51,9 +51,11 @@ def test_news_is_everywhere_after_a_few_rounds_and_the_model_agrees_with_the_ker
 
     assert hundred["nodes"] == 100
     assert hundred["rounds"]["most"] <= 10
+    assert thirty["rounds_from_nothing"] < hundred["rounds_from_nothing"] <= 10
     assert simulated["aligned"][1]["rounds_from_nothing"] <= 10
     assert thirty["heartbeat_bytes_per_s"] <= 10_000
     assert model["agrees"], model["deviation"]
     assert model["rounds"]["most"] <= 2 * hundred["rounds"]["most"] + 2
     assert [one["deaths"] for one in simulated["kernels"]] == [0, 0]
+    assert set(simulated["growth"]) >= {"rounds", "bytes_per_s", "memory"}
     assert simulated["loss"]["false_verdicts"] == 0

@@ -39,10 +39,10 @@ class Clones:
         current = self._current.get(node)
         if current == start:
             return False
-        former = self._former.setdefault(node, deque(maxlen=STARTS_KEPT))
+        former = self._former.get(node, ())
         is_back = start in former
         if current is not None:
-            former.append(current)
+            self._former.setdefault(node, deque(maxlen=STARTS_KEPT)).append(current)
         self._current[node] = start
         return is_back
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from distributed_grid.kernel.mesh.liveness_news import News, packed
-from distributed_grid.kernel.mesh.liveness_roster import UNHEARD, Deck, Peer, Roster
+from distributed_grid.kernel.mesh.liveness_roster import NEWLY_KNOWN, UNHEARD, Deck, Peer, Roster
 from distributed_grid.kernel.mesh.liveness_rules import (
     LAN,
     WAN,
@@ -64,6 +64,9 @@ class Liveness:
         self._roster = Roster(me, rules)
         self._ids: frozenset[NodeId] = frozenset()
         self._linked: frozenset[NodeId] = frozenset()
+        self._watched: frozenset[NodeId] | None = None  # As we were told.
+        self._linked_peers: list[Peer] | None = None  # None: to be looked up.
+        self._quiet_us = UNHEARD  # Until then nobody can become late, whatever is heard.
         self._near, self._all, self._lost = Deck(chance), Deck(chance), Deck(chance)
         self._news = News()
         self._round_trips = RoundTrips()
@@ -90,8 +93,10 @@ class Liveness:
         return 0 if peer is None or peer.stamp == UNHEARD else peer.stamp >> 16
 
     def health(self, node: NodeId) -> Vital:
-        """What is believed of a member; raises KeyError if it is none."""
-        peer = self._roster.peers[node]
+        """What is believed of a member; of one that we were not told of yet, the best."""
+        peer = self._roster.peers.get(node)
+        if peer is None:
+            return Vital("alive", self._ran_us, NEWLY_KNOWN, 0)
         age_us = max(self._ran_us - peer.spoke_us, 0)
         return Vital(peer.health, peer.since_us, peer.why, age_us)
 
@@ -121,9 +126,15 @@ class Liveness:
     ) -> None:
         """These are the members. `watched`: by this node, if they are too many for all to watch."""
         ids = frozenset(ids)
-        if ids != self._ids or watched is not None:
-            self._ids = ids
-            self._roster.set(ids, now_us, watched)
+        chosen = None if watched is None else frozenset(watched)
+        if (ids, chosen) != (self._ids, self._watched):
+            self._ids, self._watched = ids, chosen
+            self._roster.set(ids, now_us, chosen)
+            self._linked_peers, self._quiet_us = None, UNHEARD
+
+    def has_member(self, node: NodeId) -> bool:
+        """Whether it is one of the others that we were told of."""
+        return node in self._roster.peers
 
     def speaks(self, peer: NodeId, version: int) -> None:
         """The version agreed on with a peer; without a word it is the one it last used."""
@@ -143,8 +154,11 @@ class Liveness:
     def tick(self, now_us: int, linked: Collection[NodeId]) -> Sent:
         """Time passes: verdicts fall; the datagrams that are due, to linked peers."""
         self._notice_gap(now_us)
-        self._linked = frozenset(linked)
-        self._judge(now_us)
+        now_linked = frozenset(linked)
+        if now_linked != self._linked:
+            self._linked, self._linked_peers, self._quiet_us = now_linked, None, UNHEARD
+        if now_us > self._quiet_us:
+            self._judge(now_us)
         sent: Sent = []
         if now_us >= self._next_beat_us:
             self._beat(now_us, sent)
@@ -186,7 +200,7 @@ class Liveness:
     def _first_hand(self, peer: Peer, now_us: int) -> None:
         peer.spoke_us = peer.answered_us = now_us
         if peer.relays:
-            peer.relays = set()
+            peer.relays = frozenset()
         if peer.health != "alive":
             self._live(peer, now_us)
 
@@ -261,8 +275,18 @@ class Liveness:
             if peer.health == "suspect" or unanswered_us > rules.confirm_us:
                 asking.append(peer)
         self._asking = asking
+        self._quiet_us = UNHEARD if asking or late else self._until_us()
         if late:
             self._sentence(late, living, now_us)
+
+    def _until_us(self) -> int:
+        """Until when nobody can become late, if all are well; signs of life only make it later."""
+        rules, watched, linked = self._rules, self._roster.watched, self._linked
+        if not all(peer.health == "alive" and peer.id in linked for peer in watched):
+            return UNHEARD
+        spoke_us = min((peer.spoke_us for peer in watched), default=UNHEARD)
+        answered_us = min((peer.answered_us for peer in watched), default=UNHEARD)
+        return min(spoke_us + rules.suspect_us, answered_us + rules.confirm_us)
 
     def _sentence(self, late: list[tuple[Peer, int, bool]], living: int, now_us: int) -> None:
         rules = self._rules
@@ -300,8 +324,10 @@ class Liveness:
     # --- What is said ----------------------------------------------------------------------------
 
     def _beat(self, now_us: int, sent: Sent) -> None:
-        rules, peers = self._rules, self._roster.peers
-        linked = [peers[node] for node in sorted(self._linked) if node in peers]
+        rules, peers, linked = self._rules, self._roster.peers, self._linked_peers
+        if linked is None:
+            linked = [peers[node] for node in sorted(self._linked) if node in peers]
+            self._linked_peers = linked
         period_us = rules.period_us * min(len(linked) or rules.fanout, rules.fanout) // rules.fanout
         self._next_beat_us += period_us
         if self._next_beat_us <= now_us:
@@ -345,7 +371,7 @@ class Liveness:
             is_quiet = now_us - peer.answered_us > rules.relay_us
             if peer.is_unique and (is_quiet or peer.health != "alive"):
                 for relay in self._relays(peer):
-                    peer.relays.add(relay.id)
+                    peer.relays |= {relay.id}
                     sent.append((relay.id, self._said(relay, wire.REQUEST, peer.short, now_us)))
 
     def _relays(self, target: Peer) -> list[Peer]:

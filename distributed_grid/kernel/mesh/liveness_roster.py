@@ -16,6 +16,7 @@ from distributed_grid.wire.mesh import PROTOCOL
 
 Chance = Callable[[int], int]
 UNHEARD: Final = -1  # No stamp yet.
+NEWLY_KNOWN: Final = "newly known"
 
 
 class Peer:
@@ -35,12 +36,13 @@ class Peer:
         self.stamp = UNHEARD
         self.health: Health = "alive"
         self.since_us = now_us
-        self.why = "newly known"
+        self.why = NEWLY_KNOWN
         self.spoke_us = now_us  # When it last spoke, to anybody.
         self.answered_us = now_us  # When it last spoke to us, or answered through another.
         self.probed_us = now_us  # When we last asked.
         self.called_us: int | None = None  # Given up, when others said that they hear it.
-        self.relays: set[NodeId] = set()  # Through whom it was probed since it was suspected.
+        # Through whom it was probed since it was suspected.
+        self.relays: frozenset[NodeId] = frozenset()
         self.rumour_rounds = 0  # For how many rounds its verdict is still passed on.
         self.version = PROTOCOL
         self.their_clock: int | None = None  # Its last stamp of time, to be echoed,

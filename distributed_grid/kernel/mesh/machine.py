@@ -259,7 +259,8 @@ class Mesh:
         if self.clones.meet(peer, hello.machine, hello.nonce, hello.generation):
             self._news.came_back(peer, now, ready)
         self.roster.see([peer], self.wall_ms(now))
-        self.refresh(now)
+        if not self.liveness.has_member(peer):
+            self.refresh(now)
         self.liveness.speaks(peer, max(set(hello.speaks) & set(self.rules.speaks)))
         self.liveness.spoke(peer, now.mono_us)
         for message in self.replica.link_up(peer, now.mono_us):

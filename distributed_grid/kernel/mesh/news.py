@@ -15,6 +15,7 @@ from distributed_grid.wire.mesh import CloneSeen, Entry
 if TYPE_CHECKING:
     from distributed_grid.kernel.mesh.machine import Mesh
 
+BELONGING: Final = frozenset({"chain", "left"})  # They say who is there.
 QUARANTINE_US: Final = 600_000_000  # Two that live take each other's links within a minute.
 
 
@@ -30,34 +31,38 @@ class News:
         mesh = self._mesh
         for entry in changed:
             mesh.changed_us[entry.node] = now.mono_us
-            if entry.node == mesh.me and entry.key != "revoked":
-                continue
-            match entry.key:
-                case "chain" if entry.value:
-                    self._came(entry, now, ready)
-                case "revoked":
-                    revocation = revocation_of(entry)
-                    if revocation is not None:
-                        mesh.membership.out(revocation, now, ready)
-                case "left" if entry.value:
-                    mesh.membership.known.discard(entry.node)
-                    mesh.tell(ready, "node.left", entry.node, now)
-                    mesh.refresh(now)
-                case "contact":
-                    self._moved(entry, now, ready)
-                case "coordinate":
-                    mesh.neighbourhood.moved(entry.node)
-                case "profile" | "offers":
-                    mesh.neighbourhood.moved(entry.node)
-                    mesh.tell(ready, "node.updated", entry.node, now, what=entry.key)
-                case _:
-                    pass
+            if entry.node != mesh.me or entry.key == "revoked":
+                self._follow(entry, now, ready)
+        others = (entry for entry in changed if entry.node != mesh.me)
+        if any(entry.key in BELONGING and entry.value for entry in others):
+            mesh.upkeep.refresh_soon()
+
+    def _follow(self, entry: Entry, now: Now, ready: MeshReady) -> None:
+        mesh = self._mesh
+        match entry.key:
+            case "chain" if entry.value:
+                self._came(entry, now, ready)
+            case "revoked":
+                revocation = revocation_of(entry)
+                if revocation is not None:
+                    mesh.membership.out(revocation, now, ready)
+            case "left" if entry.value:
+                mesh.membership.known.discard(entry.node)
+                mesh.tell(ready, "node.left", entry.node, now)
+            case "contact":
+                self._moved(entry, now, ready)
+            case "coordinate":
+                mesh.neighbourhood.moved(entry.node)
+            case "profile" | "offers":
+                mesh.neighbourhood.moved(entry.node)
+                mesh.tell(ready, "node.updated", entry.node, now, what=entry.key)
+            case _:
+                pass
 
     def _came(self, entry: Entry, now: Now, ready: MeshReady) -> None:
         mesh = self._mesh
         assert mesh.roster is not None, "only members hear"
         is_member = mesh.roster.take(entry.node, chain_of(entry), mesh.wall_ms(now)) is not None
-        mesh.refresh(now)
         mesh.upkeep.save_soon(now)
         if is_member and entry.node not in mesh.membership.known:
             mesh.membership.known.add(entry.node)

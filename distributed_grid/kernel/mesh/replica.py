@@ -79,13 +79,14 @@ class Replica:
 
     def entry(self, node: NodeId, key: Key) -> Entry | None:
         """What a node said, signed."""
-        held = self._maps.items.get(name_of(node, key))
+        state = self._maps.nodes.get(node)
+        held = state.held.get(key) if state is not None else None
         return held.entry if held is not None else None
 
     def value(self, node: NodeId, key: Key) -> bytes:
         """What a node said; empty: nothing, or it was withdrawn."""
-        held = self._maps.items.get(name_of(node, key))
-        return held.entry.value if held is not None else b""
+        entry = self.entry(node, key)
+        return entry.value if entry is not None else b""
 
     def nodes(self) -> list[NodeId]:
         """All of which anything is known, this one included."""
@@ -128,6 +129,9 @@ class Replica:
         changed: list[Entry] = []
         maps = self._maps
         for entry in entries:
+            if self.has(entry):  # As most of what comes; the neighbour has it, too.
+                maps.nodes[entry.node].held[entry.key].knows |= bit
+                continue
             is_own = entry.node == self.me and entry.generation < GENERATION_FINAL
             if is_own and maps.is_news(entry):
                 changed += self._voice.echoed(entry, now_us)
@@ -137,8 +141,6 @@ class Replica:
             if held is not None:
                 held.knows = bit
                 changed.append(entry)
-            elif bit and self.has(entry):
-                maps.items[name_of(entry.node, entry.key)].knows |= bit
         self.entries_taken += len(changed)
         return changed
 

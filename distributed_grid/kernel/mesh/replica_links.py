@@ -41,11 +41,13 @@ class Link:
         self.is_compared = False  # Since the link came up.
         self.has_taught = False  # Others waited for it, as long as it was telling us much.
         self.sent: Sent | None = None
-        self._wanted: deque[str] = deque()  # What it lacks, by arrival here.
+        self._wanted: deque[str] = deque()  # What it lacks, by arrival here,
+        self._lacking: set[str] = set()  # and what has yet to be put in line.
 
     def is_idle(self, maps: Maps) -> bool:
         """Whether nothing is on its way, and nothing is due."""
-        return self.sent is None and not self._wanted and self.cursor == maps.arrivals.head
+        is_lacking = bool(self._wanted or self._lacking)
+        return self.sent is None and not is_lacking and self.cursor == maps.arrivals.head
 
     def compared(self, maps: Maps, next_us: int) -> None:
         """Comparing has begun, by whomever. The first time it deals with all that came before."""
@@ -59,14 +61,14 @@ class Link:
         self.is_compared = False
         self.reconcile_us = next_us
 
-    def want(self, names: Iterable[str], maps: Maps) -> None:
+    def want(self, names: Iterable[str]) -> None:
         """It lacks these."""
-        lacking = {name for name in self._wanted if name in maps.items}.union(names)
-        self._wanted = deque(sorted(lacking, key=maps.arrivals.number))
+        self._lacking.update(names)
 
     def has_all(self, maps: Maps) -> None:
         """It said that it has everything that is here."""
         self._wanted.clear()
+        self._lacking.clear()
         self.sent = None
         self.cursor = maps.arrivals.head
 
@@ -80,6 +82,10 @@ class Link:
         if self.sent is not None:
             return self._again(maps, now_us)
         is_partner = is_partner and self.is_compared
+        if self._lacking:  # Once for all the lists that came since the last delta.
+            self._lacking.update(self._wanted)
+            self._wanted = deque(sorted(self._lacking, key=maps.arrivals.number))
+            self._lacking.clear()
         if not self._wanted and not (is_partner and self.cursor < maps.arrivals.head):
             return None
         picked, cursor = self._pick(maps, is_partner=is_partner)

@@ -29,7 +29,7 @@ NAME_CHARS_MAX: Final = ID_DIGITS + 1 + max(map(len, KEYS))
 def compare(ranges: tuple[RangeHash, ...], link: Link, maps: Maps) -> list[MeshMessage]:
     """What to say to a neighbour that sent these."""
     smaller: list[RangeHash] = []
-    lists: list[MeshMessage] = []
+    lists: list[Have] = []
     for theirs in _in_order(ranges):
         low, high = theirs.low, theirs.high
         mine = maps.ranges.range(low, high)
@@ -37,10 +37,10 @@ def compare(ranges: tuple[RangeHash, ...], link: Link, maps: Maps) -> list[MeshM
             if not low and not high:
                 link.has_all(maps)
         elif theirs.count == 0 and (low or high):
-            link.want(maps.ranges.names(low, high), maps)
+            link.want(maps.ranges.names(low, high))
         elif mine.count <= LIST_MAX:
             items = tuple(_item(name, maps) for name in maps.ranges.names(low, high))
-            lists.append(Have(low=low, high=high, items=items))
+            _list(lists, Have(low=low, high=high, items=items))
         elif theirs.count <= LIST_MAX:
             smaller.append(mine)  # Theirs is the shorter list.
         else:
@@ -49,13 +49,26 @@ def compare(ranges: tuple[RangeHash, ...], link: Link, maps: Maps) -> list[MeshM
     return [*lists, *(Ranges(ranges=tuple(smaller[at : at + RANGES_MAX])) for at in starts)]
 
 
+def _list(lists: list[Have], have: Have) -> None:
+    """One message for ranges that follow each other, as long as it may be."""
+    last = lists[-1] if lists else None
+    if (
+        last is not None
+        and last.high == have.low != ""
+        and len(last.items) + len(have.items) <= ITEMS_MAX
+    ):
+        lists[-1] = Have(low=last.low, high=have.high, items=last.items + have.items)
+    else:
+        lists.append(have)
+
+
 def answer(have: Have, link: Link, maps: Maps) -> list[MeshMessage]:
     """What to say to a neighbour that has these; what is newer here is put in line for it."""
     if len(have.items) > ITEMS_MAX or not _is_range(have.low, have.high):
         return []
     theirs = {name: item for name, item in _named(have.items) if _is_in(name, have)}
     names = theirs if have.is_answer else dict.fromkeys(maps.ranges.names(have.low, have.high))
-    link.want([name for name in names if _is_newer(name, theirs.get(name), link, maps)], maps)
+    link.want([name for name in names if _is_newer(name, theirs.get(name), link, maps)])
     if have.is_answer:
         return []
     asked = tuple(

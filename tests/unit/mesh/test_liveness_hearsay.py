@@ -110,17 +110,24 @@ def test_members_come_as_heard_just_now_and_go_without_a_trace():
 
     desk.kernel.set_members([B], desk.now_us)
     desk.kernel.set_members([B], desk.now_us)
-    with pytest.raises(KeyError):
-        desk.kernel.health(A)
 
+    assert not desk.kernel.has_member(A)
+    assert desk.kernel.has_member(B)
     assert desk.hear(A, wire.PROBE) == []
     assert desk.kernel.received == 0
 
 
 def test_this_node_is_not_among_those_it_watches():
     desk = Desk(ME, A)
-    with pytest.raises(KeyError):
-        desk.kernel.health(ME)
+
+    assert not desk.kernel.has_member(ME)
+    assert desk.kernel.has_member(A)
+
+
+def test_of_whom_nothing_was_told_yet_the_best_is_believed():
+    vital = Desk(A).wait(2_700_000).kernel.health(B)
+
+    assert (vital.health, vital.age_us, vital.why) == ("alive", 0, "newly known")
 
 
 def test_a_peer_of_the_previous_version_is_spoken_to_in_it():
