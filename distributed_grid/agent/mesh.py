@@ -36,9 +36,11 @@ from distributed_grid.wire.mesh import (
 )
 from distributed_grid.wire.mesh_api import NodeView
 
-TICK_S: Final = 0.05
+TICK_S: Final = 0.05  # Two nodes hear of each other that often,
+CALM_TICK_S: Final = 0.1  # many less: each speaks to a few of them every 200 ms.
+MANY: Final = 5
 LOOK_S: Final = 1.0  # How often own values and new links are looked at,
-TURNS: Final = 5  # and in so many looks each path and each address once: they are calls into Rust.
+TURNS: Final = 10  # and in so many looks each path and each address once: they call into Rust.
 RETRY_S: Final = 0.5
 FORWARD_S: Final = 3.5  # For the issuer; who passes a ticket on is waited for five seconds.
 
@@ -276,7 +278,7 @@ class MeshSide:
     async def _tick(self) -> None:
         while True:
             self.step(Tick(now=self.ground.now()))
-            await asyncio.sleep(TICK_S)
+            await asyncio.sleep(TICK_S if len(self.mesh.links) < MANY else CALM_TICK_S)
 
     async def _look(self) -> None:
         """What traffic shows of the links, and what this node has to say."""
@@ -300,9 +302,12 @@ class MeshSide:
     def _check_one(self) -> None:
         """Ask one node to show what it claims."""
         proving = self.parts.proving if self.parts else None
-        asked = proving.due() if proving else None
+        if proving is None:
+            return
+        asked = proving.due()
         if asked is not None:
             self._send(*asked)
+        self._tell_verdicts(proving)
 
     async def _prove(self, peer: NodeId, message: Challenge | Proof) -> None:
         """Somebody wants us to show what we have, or shows what it has."""
@@ -313,13 +318,19 @@ class MeshSide:
             proof = await proving.answer(message)
             if proof is not None and self.links is not None:
                 self.links.send(peer, proof)
-        elif await proving.take(peer, message):
-            self.step(Publish(now=self.ground.now(), values={"verdicts": proving.value()}))
-            verdict = proving.verdict(peer)
-            ready = MeshReady()
+        else:
+            await proving.take(peer, message)
+            self._tell_verdicts(proving)
+
+    def _tell_verdicts(self, proving: Proving) -> None:
+        news, now, ready = proving.news(), self.ground.now(), MeshReady()
+        if not news:
+            return
+        self.step(Publish(now=now, values={"verdicts": proving.value()}))
+        for node, verdict in news:
             told = {"verification": verdict.state, "what": verdict.why}
-            self.mesh.tell(ready, "mesh.verified", peer, self.ground.now(), **told)
-            self.take(ready)
+            self.mesh.tell(ready, "mesh.verified", node, now, **told)
+        self.take(ready)
 
     def say(self, *, is_moved: bool = True) -> None:
         """Publish what this node has to say about itself; where it is only if that may be new."""
@@ -370,6 +381,9 @@ class MeshSide:
             now, ready = self.ground.now(), MeshReady()
             self.mesh.membership.renewing.take(answer.chain, now, ready, by=peer)
             self.take(ready)
+        elif isinstance(answer, Refused):
+            self.refused = answer
+            self._wake()
 
     def _answered(self, peer: NodeId, answer: Welcome | Refused) -> None:
         if isinstance(answer, Refused):

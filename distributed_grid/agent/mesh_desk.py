@@ -43,7 +43,8 @@ from distributed_grid.wire.mesh_api import (
 from distributed_grid.wire.ticket import read_ticket, ticket_text
 
 JOINED_S: Final = 5.0  # For the first links of a newcomer.
-RENAMED_S: Final = 5.0
+ROSTER_S: Final = 2.0  # For the others to be known, too; then it is said that there are more.
+RENAMED_S: Final = 8.0  # For an admin that has to be dialled first.
 FAREWELL_TICKS: Final = 60  # For the goodbye to be taken: three seconds, also for a new link.
 OTHERS_IN_TICKET: Final = 2  # Members beside the issuer; each makes the line 60 letters longer.
 
@@ -157,13 +158,16 @@ class MeshDesk:
             return self._joined(was_member=True)
         if self._side.mesh.wall_ms(self._side.ground.now()) >= ticket.expires_ms and not was_member:
             raise MeshRefused(ticket.issuer.node[:8], reason="ticket-expired")
-        ready = await self._admitted(ticket)
+        ready, members = await self._admitted(ticket)
         await self._side.carry_out(ready)
         self._side.say()
-        await self._until(lambda: bool(self._side.mesh.links), JOINED_S)
-        return self._joined(was_member=was_member)
+        is_all = False
+        if await self._until(lambda: bool(self._side.mesh.links), JOINED_S):
+            is_all = await self._until(lambda: len(self._side.mesh.present()) >= members, ROSTER_S)
+        return self._joined(was_member=was_member, is_all=is_all)
 
-    async def _admitted(self, ticket: Ticket) -> MeshReady:
+    async def _admitted(self, ticket: Ticket) -> tuple[MeshReady, int]:
+        """What is to be done, and how many there are by the issuer's count."""
         try:
             await self._side.open()
             welcome = await self._redeem(ticket)
@@ -173,9 +177,9 @@ class MeshDesk:
                 await self._side.close()  # Alone, this node listens nowhere.
         if isinstance(ready, Refused):
             raise _refusal(ticket.issuer.node[:8], ready)
-        return ready
+        return ready, welcome.members
 
-    def _joined(self, *, was_member: bool) -> Joined:
+    def _joined(self, *, was_member: bool, is_all: bool = True) -> Joined:
         assert self._side.mesh.roster is not None, "joined"
         own = self._side.mesh.membership.chain[0]
         return Joined(
@@ -184,6 +188,7 @@ class MeshDesk:
             roles=own.roles,
             was_member=was_member,
             nodes=sum(each.health != "left" for each in self._side.views()),
+            is_all=is_all,
         )
 
     async def _redeem(self, ticket: Ticket) -> Welcome:
@@ -279,7 +284,7 @@ class MeshDesk:
         if wanted.name == before[0].name:
             return view(self._side.mesh, self._side.mesh.me, self._side.ground.now())
         if not self._side.mesh.membership.rename(wanted.name, self._side.ground.now(), ready):
-            raise MeshUnreachable("an admin of the mesh", why="none is connected")
+            raise MeshUnreachable("an admin of the mesh", why="none is known")
         self._side.take(ready)
         membership = self._side.mesh.membership
         await self._until(lambda: membership.chain != before or bool(self._side.refused), RENAMED_S)

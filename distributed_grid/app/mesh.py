@@ -24,6 +24,7 @@ from distributed_grid.kernel.mesh.rules import MeshRules, Start
 from distributed_grid.kernel.mesh.signing import Signer
 from distributed_grid.kernel.mesh.tickets import SECRET_BYTES
 from distributed_grid.kernel.mesh.trust import is_name
+from distributed_grid.kernel.mesh.views import KEYLESS
 from distributed_grid.kernel.ready import Happened
 from distributed_grid.model.mesh_settings import MeshSettings
 from distributed_grid.wire.api import NodeStatus
@@ -87,6 +88,7 @@ def ground(
 def _assemble(memory: Mapping[str, bytes], data_dir: Path, settings: MeshSettings) -> Parts:
     # Imported here: see above.
     from distributed_grid.edges.keys import (
+        AUTHORITY_FILE,
         create_authority,
         load_authority,
         load_identity,
@@ -119,6 +121,11 @@ def _assemble(memory: Mapping[str, bytes], data_dir: Path, settings: MeshSetting
     authority = load_authority(data_dir)
     if authority is not None and authority.public == mesh.id:
         mesh.membership.hold_authority(authority)
+    if mesh.membership.lacks_authority:
+        sys.stderr.write(
+            f"grid: {KEYLESS}; copy the recovery key of the mesh to {data_dir / AUTHORITY_FILE},"
+            " mode 600, and start again\n"
+        )
 
     def new_authority() -> tuple[Signer, str]:
         made = create_authority(data_dir)

@@ -8,9 +8,11 @@ import msgspec
 from distributed_grid.cli import text
 from distributed_grid.cli.agent import caller, data_dir_option
 from distributed_grid.client.streams import Events
+from distributed_grid.errors import NoAgent
 from distributed_grid.model.ids import ID_DIGITS
 from distributed_grid.wire.api import Event
 
+OVER: Final = "grid: no more events: the agent was stopped, or this was read too slowly"
 ID_SHOWN: Final = 12  # Digits: enough to name it in another command.
 
 
@@ -18,11 +20,19 @@ ID_SHOWN: Final = 12  # Digits: enough to name it in another command.
 @click.option("-f", "--follow", is_flag=True, help="Go on with what happens, until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 @data_dir_option
-def command(*, follow: bool, as_json: bool, data_dir: str | None) -> None:
-    """Show what happened since the agent started: to jobs, to this node, in the mesh."""
+@click.pass_context
+def command(ctx: click.Context, *, follow: bool, as_json: bool, data_dir: str | None) -> None:
+    """Show what happened since the agent started: to jobs, to this node, in the mesh.
+
+    With --follow it goes on over a crash of the agent, and ends with exit code 4 when the agent is
+    stopped.
+    """
     with caller(data_dir) as agent:
         for event in agent.stream(Events(after=0, follow=follow)):
             click.echo(msgspec.json.encode(event) if as_json else in_a_line(event))
+    if follow:  # Nobody asked it to end.
+        click.echo(OVER, err=True)
+        ctx.exit(NoAgent.exit_code)
 
 
 def in_a_line(event: Event) -> str:

@@ -193,6 +193,8 @@ def _remedy_of(own: NodeView) -> str:
         return "On the copy: grid down, then grid up --new-identity. The original goes on"
     if "revoked" in own.note:
         return "To come back: grid leave --force, grid up --new-identity, and a new ticket"
+    if "mesh-authority.key" in own.note:
+        return "Copy the recovery key to mesh-authority.key beside grid.db, chmod 600, start again"
     return "Connect it with an admin's machine, which renews it by itself"
 
 

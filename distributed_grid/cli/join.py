@@ -36,4 +36,6 @@ def in_a_line(joined: Joined) -> str:
     """What became of it."""
     how = "was in" if joined.was_member else "joined"
     nodes = f"{joined.nodes} node{'' if joined.nodes == 1 else 's'}"
-    return f"{joined.name} {how} mesh {joined.mesh[:12]} as {', '.join(joined.roles)}: {nodes}"
+    more = "" if joined.is_all else ", and more"
+    roles = ", ".join(joined.roles)
+    return f"{joined.name} {how} mesh {joined.mesh[:12]} as {roles}: {nodes}{more}"

@@ -165,12 +165,19 @@ def _refuse_second(agent: Caller, home: Home) -> None:
 
 
 def _check_settings(home: Home, told: dict[str, Any]) -> None:
-    """Raise what the agent would say of its settings: here it is bad input, there a bad start."""
+    """Raise what the agent would say of its settings: here it is bad input, there a bad start.
+
+    Where it is to listen is tried: the agent itself would listen at the first ticket only.
+    """
     from distributed_grid.config.settings import load_settings
 
     keys = {"node.name": "name", "mesh.listen": "listen"}
     flags = {key: (f"--{word}", told[word]) for key, word in keys.items() if told[word]}
-    load_settings(os.environ, file=told["config"], config_dir=home.config, flags=flags)
+    loaded = load_settings(os.environ, file=told["config"], config_dir=home.config, flags=flags)
+    if loaded.settings.mesh.listen:
+        from distributed_grid.edges.transport.trying import check_listen
+
+        check_listen(loaded.settings.mesh.listen)
 
 
 def _start(home: Home, options: list[str]) -> Keeper:

@@ -187,6 +187,16 @@ def test_what_is_wrong_is_told_before_anything_starts(lab, words, says):
     assert not (lab.home / "keeper.pid").exists()
 
 
+def test_an_address_of_another_machine_is_told_before_anything_starts(lab):
+    (lab.dir / "config.yaml").write_text('mesh: {listen: "192.0.2.7"}\n')
+    for words in (("--listen", "192.0.2.7:4711"), ("--config", "config.yaml")):
+        done = lab("up", "--detach", *words)
+
+        assert done.returncode == 1, done.stderr
+        assert b"cannot listen on 192.0.2.7:" in done.stderr
+        assert not (lab.home / "keeper.pid").exists()
+
+
 def test_what_concerns_the_agent_is_passed_on_to_it(lab):
     done = lab("up", "--detach", "--listen", "127.0.0.1:4711", "--moved-here", "--json")
     assert done.returncode == 0, done.stderr

@@ -89,6 +89,28 @@ def test_two_that_run_with_one_key_are_noticed_on_both_ends(lab):
     awaited(lambda: witness.health()["double"] == "alive", witness.health)
 
 
+def test_a_founder_that_lost_the_key_of_its_mesh_says_so_and_how_to_get_it_back(lab):
+    founder = lab.member("founder", net=lab.network()).up()
+    founder.ticket()
+    key, told = founder.home / "mesh-authority.key", "mesh-authority.key is lost"
+    assert told not in founder("doctor").stdout
+    founder.down()
+    key.unlink()
+    founder.up()
+
+    assert told in founder.log
+    assert str(key) in founder.log
+    assert told in founder.nodes()["founder"].note
+    doctor = founder("doctor").stdout
+    assert told in doctor
+    assert "Copy the recovery key to mesh-authority.key" in doctor
+    founder.down()
+    shutil.copy(next(founder.home.glob("grid-recovery-*.key")), key)
+    founder.up()
+    assert founder.nodes()["founder"].note == ""
+    assert told not in founder("doctor").stdout
+
+
 @pytest.mark.rows("S2-141")
 def test_keys_are_readable_by_their_owner_alone(lab):
     for member in lab.members[:2]:

@@ -1,10 +1,12 @@
 """Addresses as people write them, and which of this machine's are told to others."""
 
 import ipaddress
+import socket
 
 import pytest
 
-from distributed_grid.edges.transport import addresses
+from distributed_grid.edges.transport import CannotListen, addresses
+from distributed_grid.edges.transport.trying import check_listen
 from distributed_grid.errors import BadValue
 from distributed_grid.model.interfaces import is_container_bridge
 
@@ -78,3 +80,21 @@ async def test_addresses_that_cannot_be_understood_are_left_out():
     )
 
     assert found == ["10.0.0.1:4000", "[fd00::1]:7"]
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1", "127.0.0.1:0", ":0", "[::]:0"])
+def test_where_this_machine_can_listen_is_fine(listen):
+    check_listen(listen)
+
+
+@pytest.mark.parametrize("listen", ["192.0.2.7", "192.0.2.7:4711", "[2001:db8::7]:4711"])
+def test_an_address_of_another_machine_cannot_be_listened_on(listen):
+    with pytest.raises(CannotListen, match=r"assign|not available"):
+        check_listen(listen)
+
+
+def test_a_port_that_somebody_has_cannot_be_listened_on():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as holder:
+        holder.bind(("127.0.0.1", 0))
+        with pytest.raises(CannotListen, match="in use"):
+            check_listen(f"127.0.0.1:{holder.getsockname()[1]}")

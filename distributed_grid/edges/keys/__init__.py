@@ -6,6 +6,7 @@ Invariant: the bytes of a key are in its file (0600) and in its object, and in n
 """
 
 from distributed_grid.edges.keys.authority import (
+    AUTHORITY_FILE,
     create_authority,
     load_authority,
     set_authority_aside,
@@ -15,6 +16,7 @@ from distributed_grid.edges.keys.key import Key, KeyUnusable, verify
 from distributed_grid.edges.keys.machine import machine_fingerprint
 
 __all__ = [
+    "AUTHORITY_FILE",
     "Identity",
     "Key",
     "KeyUnusable",

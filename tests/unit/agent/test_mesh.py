@@ -60,6 +60,28 @@ async def test_joining_twice_is_harmless_and_says_so():
         assert own.nodes == 2
 
 
+async def test_who_joins_knows_everybody_when_it_is_told_that_it_is_in():
+    async with MeshLab() as lab:
+        alpha, *_ = await lab.mesh_of("alpha", "beta", "gamma", "delta")
+        late = await lab.add("late")
+        joined = await late.join(await alpha.ticket())
+
+        assert (joined.nodes, joined.is_all) == (5, True)
+
+
+async def test_who_has_not_heard_of_everybody_in_time_says_so(monkeypatch):
+    monkeypatch.setattr("distributed_grid.agent.mesh_desk.ROSTER_S", 0.05)
+    async with MeshLab() as lab:
+        alpha, _ = await lab.mesh_of("alpha", "beta")
+        late = await lab.add("late")
+        text = await alpha.ticket()
+        present = alpha.mesh.present
+        alpha.mesh.present = lambda: [*present(), "f" * 64]
+        joined = await late.join(text)
+
+        assert (joined.nodes <= 3, joined.is_all) == (True, False)
+
+
 async def test_a_node_of_another_mesh_has_to_leave_that_one_first():
     async with MeshLab() as lab:
         alpha, beta = await lab.add("alpha"), await lab.add("beta")
@@ -185,6 +207,33 @@ async def test_a_member_and_the_founder_are_renamed():
         await until(lambda: [view.name for view in beta.side.views()] == ["bench", "boss"])
 
 
+async def test_an_admin_that_is_not_linked_is_asked_for_a_name_all_the_same():
+    async with MeshLab() as lab:
+        alpha, beta = await lab.mesh_of("alpha", "beta")
+        await until(lambda: beta.mesh.said.reach(alpha.id))
+        alpha.side.links.hang_up(beta.id, "idle")
+        await until(lambda: not beta.linked)
+        beta.mesh.dialling.due = lambda *_: []  # Nor will it be, before it was asked.
+
+        assert (await beta.desk.rename(Rename(name="bench"))).name == "bench"
+        assert not beta.linked
+
+
+async def test_an_admin_that_is_not_linked_may_refuse():
+    async with MeshLab() as lab:
+        alpha, beta = await lab.mesh_of("alpha", "beta")
+        await until(lambda: beta.mesh.said.reach(alpha.id))
+        for side in (alpha, beta):
+            side.mesh.dialling.due = lambda *_: []
+        alpha.side.links.hang_up(beta.id, "idle")
+        await until(lambda: not beta.linked)
+        no = Refused(reason="not-permitted", detail="not today")
+        alpha.mesh.membership.renewing.renew = lambda *_: no
+
+        with pytest.raises(MeshRefused, match="not today"):
+            await beta.desk.rename(Rename(name="bench"))
+
+
 async def test_without_an_admin_nobody_is_renamed(monkeypatch):
     monkeypatch.setattr("distributed_grid.agent.mesh_desk.RENAMED_S", 0.05)
     async with MeshLab() as lab:
@@ -198,7 +247,10 @@ async def test_without_an_admin_nobody_is_renamed(monkeypatch):
             await beta.desk.rename(Rename(name="bench"))
         await alpha.kill()
         await until(lambda: not beta.linked)
-        with pytest.raises(MeshUnreachable, match="none is connected"):
+        with pytest.raises(MeshUnreachable, match="no answer"):
+            await beta.desk.rename(Rename(name="bench"))
+        beta.mesh.membership.renewing._who_renews = list
+        with pytest.raises(MeshUnreachable, match="none is known"):
             await beta.desk.rename(Rename(name="bench"))
 
 

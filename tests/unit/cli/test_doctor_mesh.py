@@ -5,6 +5,7 @@ import json
 import pytest
 
 from distributed_grid.cli.examination import EXPIRY_MS_NEAR, mesh_finding
+from distributed_grid.kernel.mesh.views import KEYLESS
 from distributed_grid.model.membership import DAY_MS
 from distributed_grid.wire.mesh_api import Nodes
 from tests.agent_stand_in import CannedAgent, serving
@@ -66,6 +67,7 @@ def test_a_certificate_that_ends_soon_is_worth_a_warning(left_ms, state, words):
         ("two machines use this key; on the copy: …", "grid up --new-identity"),
         ("revoked by an admin of the mesh", "a new ticket"),
         ("its certificate has expired; no admin was there to renew it", "an admin's machine"),
+        (KEYLESS, "Copy the recovery key to mesh-authority.key"),
     ],
 )
 def test_what_keeps_this_node_out_comes_with_a_remedy(note, remedy):

@@ -12,7 +12,9 @@ import msgspec
 import pytest
 import segno
 
+from distributed_grid.cli.join import in_a_line
 from distributed_grid.wire.api import Event
+from distributed_grid.wire.mesh_api import Joined
 from tests.agent_stand_in import STARTED_MS, CannedAgent, serving
 from tests.conftest import VENV_BIN
 from tests.mesh_stand_in import CannedMesh, Lobby, a_node, hashed
@@ -200,6 +202,14 @@ def test_a_ticket_comes_as_an_argument_by_stdin_in_a_file_or_in_the_environment(
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"attic joined mesh {desk.mesh.mesh[:12]} as member: 2 nodes\n"
     assert [node.name for node in desk.mesh.members] == ["desk", "attic"]
+
+
+def test_who_does_not_know_all_of_them_yet_says_that_there_are_more():
+    joined = Joined(mesh="ab" * 32, name="attic", roles=("member",), was_member=False, nodes=3)
+
+    assert in_a_line(joined).endswith(": 3 nodes")
+    some = msgspec.structs.replace(joined, is_all=False)
+    assert in_a_line(some).endswith(": 3 nodes, and more")
 
 
 def test_joining_twice_is_harmless_and_says_so(desk, attic, grid):
@@ -441,6 +451,8 @@ def test_events_as_json_are_one_object_a_line_and_followed_if_told(desk, grid):
 
     assert [json.loads(line)["number"] for line in done.stdout.splitlines()] == [1, 2, 3]
     assert desk.asked == [("events", 0, True)]
+    assert done.returncode == 4
+    assert done.stderr.startswith("grid: no more events: the agent was stopped")
 
 
 # --- completion -----------------------------------------------------------------------------------
