@@ -157,7 +157,8 @@ class Attempt:
             if self.group:
                 fits = self.group.leave(run.slot)
         if run.niceness and not self.container:
-            self._is_put_back = yielding.put_back(self.pid, run.niceness)
+            yielding.put_back(self.pid, run.niceness)
+            self._is_put_back = False  # A child that was being born was not to be seen yet.
         if not fits:
             self.end_for_memory()
 
@@ -442,7 +443,7 @@ class Attempt:
         self._output.look(index=self.index)
         self.suspension.hold()
         if not self._is_put_back and not self.gone:
-            self._is_put_back = yielding.put_session_back(self.pid, self.run.niceness)
+            self._is_put_back = yielding.put_back(self.pid, self.run.niceness)
 
 
 def _end(pids: list[int]) -> int:

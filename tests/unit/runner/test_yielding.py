@@ -34,7 +34,7 @@ def test_the_session_is_put_back_where_the_kernel_schedules_by_session(
     if not told.exists():
         pytest.skip("this kernel does not")
 
-    assert told.read_text().split()[-1] == "19"
+    wait_until(lambda: told.read_text().split()[-1] == "19")
 
 
 def test_the_owners_work_is_as_it_was(any_lab: KeeperLab, tmp_path: Path) -> None:
