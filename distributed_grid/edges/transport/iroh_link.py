@@ -76,6 +76,9 @@ class IrohLink(LinkEnd):
                 address=path.remote_addr,
                 rtt_us=path.rtt_ms * 1000,
             )
+        elif self._path.kind == "none" and self.remote_address:
+            # Under load it may name none from the beginning; there are no relays it could take.
+            self._path = PathInfo(kind="direct", address=self.remote_address)
         return self._path
 
     def received_bytes(self) -> int:
