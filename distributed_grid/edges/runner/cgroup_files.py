@@ -7,6 +7,7 @@ switched on for our children where the kernel lets us.
 """
 
 import contextlib
+import fcntl
 import os
 import signal
 import time
@@ -30,6 +31,20 @@ class Place:
         self.inside = ""  # The group of ours that the keeper is in; empty: none.
         self.is_lent = name.endswith(LENT)
         self._is_idle = False
+        self._lock: int | None = None
+
+    def make(self) -> None:
+        """Make the directory, and lock it: as long as we live, no other keeper removes it."""
+        os.mkdir(self.path)
+        self._lock = _locked(self.path)
+        while self._lock is None:  # Somebody took it for a dead keeper's before it was locked.
+            os.mkdir(self.path)
+            self._lock = _locked(self.path)
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def enter_file(self, directory: str) -> str:
         """The file that takes `0` for the writer itself."""
@@ -55,9 +70,14 @@ class Place:
                 os.rmdir(f"{self.path}/home")
         with contextlib.suppress(OSError):
             os.rmdir(self.path)
+        self._unlock()
 
     def remove_leftovers(self, prefix: str, of_predecessor: str) -> None:
-        """Directories of dead keepers beside ours; what runs in the predecessor's is ended."""
+        """Directories of dead keepers beside ours; what runs in the predecessor's is ended.
+
+        A process id says nothing about a keeper in another container that shares the hierarchy:
+        only who holds the lock is known to be alive.
+        """
         for entry in os.listdir(self.home):
             path = f"{self.home}/{entry}"
             pid = entry.removeprefix(prefix).partition("-")[0]
@@ -67,7 +87,9 @@ class Place:
                 _end_members(path)
             elif os.path.exists(f"/proc/{pid}"):
                 continue
-            _remove_tree(path)
+            if (lock := _locked(path, or_leave=True)) is not None:
+                _remove_tree(path)
+                os.close(lock)
 
 
 class Files:
@@ -142,7 +164,7 @@ def places(root: str, name: str, controllers: tuple[str, ...]) -> tuple[dict[str
         if controller in groups:
             place = Place(groups[controller], name, is_v2=False)
             with contextlib.suppress(OSError):
-                os.mkdir(place.path)
+                place.make()
                 found[controller] = place
     return found, False
 
@@ -151,7 +173,7 @@ def lent_place(place: Place) -> Place | None:
     """Beside a place of version 1, one whose weight is its own; None if it cannot be made."""
     lent = Place(place.home, os.path.basename(place.path) + LENT, is_v2=False)
     try:
-        os.mkdir(lent.path)
+        lent.make()
     except OSError:
         return None
     return lent
@@ -173,7 +195,7 @@ def _v2_place(home: str, name: str, controllers: tuple[str, ...]) -> Place | Non
     place = Place(home, name, is_v2=True)
     wanted = " ".join(f"+{controller}" for controller in controllers)
     try:
-        os.mkdir(place.path)
+        place.make()
         os.mkdir(f"{place.path}/home")
         _write(f"{place.path}/home/cgroup.procs", "0")
         if not set(controllers) <= set(_read(f"{home}/cgroup.subtree_control").split()):
@@ -228,6 +250,22 @@ def _remove_tree(path: str) -> None:
     for directory, _, _ in os.walk(path, topdown=False):
         with contextlib.suppress(OSError):
             os.rmdir(directory)  # Somebody still inside: the next keeper tries again.
+
+
+def _locked(path: str, *, or_leave: bool = False) -> int | None:
+    """The directory, open and locked; None if it is gone, or another's that is to be left."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (fcntl.LOCK_NB if or_leave else 0))
+        if os.path.samestat(os.fstat(handle), os.stat(path)):
+            return handle
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    os.close(handle)
+    return None
 
 
 def _held(path: str, flags: int) -> int | None:

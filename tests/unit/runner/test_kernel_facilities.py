@@ -49,6 +49,29 @@ print("done")
     assert run(script) == "done\n"
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="process namespaces need root")
+def test_a_keeper_in_another_container_leaves_the_groups_of_a_living_one() -> None:
+    """It sees the same hierarchy, but not the process: an idle keeper's groups are empty, too."""
+    script = """
+import os, subprocess, sys
+from distributed_grid.edges.runner.cgroups import CgroupPool
+pool = CgroupPool("a" * 32)
+sweep = "from distributed_grid.edges.runner.cgroups import CgroupPool as P; p = P('b' * 32);"
+sweep += "p.remove_leftovers(''); p.remove()"
+apart = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", sweep]
+subprocess.run(apart, check=True)
+assert pool.paths and all(os.path.exists(path) for path in pool.paths)
+pool.take().remove()
+pool.remove()
+dead = pool.paths[0]
+os.mkdir(dead)
+subprocess.run(apart, check=True)
+assert not os.path.exists(dead)
+print("done")
+"""
+    assert run(script) == "done\n"
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="becoming somebody else needs root")
 def test_the_limit_of_processes_of_a_plain_user_is_put_on_and_taken_off(tmp_path: Path) -> None:
     script = """
