@@ -37,7 +37,8 @@ from distributed_grid.wire.mesh import (
 from distributed_grid.wire.mesh_api import NodeView
 
 TICK_S: Final = 0.05  # Two nodes hear of each other that often,
-CALM_TICK_S: Final = 0.1  # many less: each speaks to a few of them every 200 ms.
+MANY_TICK_S: Final = 0.1  # many less,
+CALM_TURNS: Final = 2  # and with nobody suspected only when it is time to speak.
 MANY: Final = 5
 LOOK_S: Final = 1.0  # How often own values and new links are looked at,
 TURNS: Final = 10  # and in so many looks each path and each address once: they call into Rust.
@@ -276,9 +277,14 @@ class MeshSide:
         self.links.send(peer, message)
 
     async def _tick(self) -> None:
-        while True:
-            self.step(Tick(now=self.ground.now()))
-            await asyncio.sleep(TICK_S if len(self.mesh.links) < MANY else CALM_TICK_S)
+        for turn in count():
+            is_crowded = len(self.mesh.links) >= MANY
+            is_calm = is_crowded and self.mesh.liveness.is_calm
+            if self.transport is not None:
+                self.transport.take_in(is_patient=is_calm)
+            if not is_calm or turn % CALM_TURNS == 0:
+                self.step(Tick(now=self.ground.now()))
+            await asyncio.sleep(MANY_TICK_S if is_crowded else TICK_S)
 
     async def _look(self) -> None:
         """What traffic shows of the links, and what this node has to say."""

@@ -261,8 +261,15 @@ class Links:
         while datagrams := await served.link.receive_datagrams():
             if self.open.get(served.link.peer) is served:
                 now = self._now()
-                for datagram in datagrams:
-                    self._step(Heard(now=now, peer=served.link.peer, datagram=datagram))
+                for datagram, waited_us in datagrams:
+                    self._step(
+                        Heard(
+                            now=now,
+                            peer=served.link.peer,
+                            datagram=datagram,
+                            waited_us=waited_us,
+                        )
+                    )
 
     def _ended(self, served: Open) -> None:
         if self.open.get(served.link.peer) is served:

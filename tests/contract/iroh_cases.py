@@ -217,6 +217,25 @@ async def as_we_call_it_a_cancelled_read_loses_nothing(lab):
     assert not await _loses_bytes(lab)
 
 
+async def datagrams_wait_for_who_is_patient_and_say_how_long(lab):
+    hub = await lab.end()
+    one, other = await meet(await lab.end(), hub)
+    other.trust()
+    hub.take_in(is_patient=True)
+    receiving = asyncio.create_task(other.receive_datagrams())
+    one.send_datagram(b"later")
+    await one.send(b"a message wakes at once")
+    assert await got(other) == b"a message wakes at once"
+    while not iroh_waking._late:
+        await asyncio.sleep(0)
+    assert not receiving.done()
+    hub.take_in(is_patient=True)
+
+    ((data, waited_us),) = await receiving
+    assert data == b"later"
+    assert 0 < waited_us < 10_000_000
+
+
 async def as_it_comes_one_address_means_two_sockets(lab):
     """If this fails, delete iroh_sockets.py."""
     stranger = await _stranger()

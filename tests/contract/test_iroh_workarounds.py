@@ -10,12 +10,12 @@ from importlib.metadata import version
 import pytest
 from iroh import iroh_ffi
 
-from distributed_grid.edges.transport import iroh_copying, iroh_sockets, iroh_waking
+from distributed_grid.edges.transport import iroh_calling, iroh_copying, iroh_sockets, iroh_waking
 
 SOURCE = inspect.getsource(iroh_ffi)
 
 
-@pytest.mark.parametrize("workaround", [iroh_copying, iroh_sockets, iroh_waking])
+@pytest.mark.parametrize("workaround", [iroh_calling, iroh_copying, iroh_sockets, iroh_waking])
 def test_the_installed_version_was_looked_at(workaround):
     assert version("iroh") in workaround.NEEDED_BY
 
@@ -35,3 +35,20 @@ def test_the_bindings_still_take_the_long_way_round():
 
     assert "call_soon_threadsafe" in callback
     assert "get_ident" not in callback
+
+
+def test_the_bindings_still_build_a_status_for_each_call():
+    """Else delete iroh_calling.py."""
+    start = SOURCE.index("def _uniffi_rust_call_with_error(")
+    call = SOURCE[start : SOURCE.index("def _uniffi_check_call_status(", start)]
+
+    assert "_UniffiRustCallStatus.default()" in call
+
+
+def test_an_error_is_raised_and_its_status_not_used_again():
+    iroh_calling.hasten()
+    for _ in range(2):
+        with pytest.raises(iroh_ffi.IrohError):
+            iroh_ffi.EndpointId.from_string("no such id")
+
+    assert all(status.code == 0 for status, _ in iroh_calling._spare)

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from distributed_grid.edges.transport import Admit, Limits
+from distributed_grid.edges.transport import Admit, Datagram, Limits
 from distributed_grid.edges.transport.memory import MemoryNetwork, MemoryTransport
 from distributed_grid.model.ids import NodeId
 from tests.conftest import ROOT
@@ -116,7 +116,7 @@ async def test_a_cut_is_silent_and_heals():
     link.send_datagram(b"lost")
     there.send_datagram(b"the other way")
 
-    assert await link.receive_datagrams() == [b"the other way"]
+    assert await link.receive_datagrams() == [Datagram(b"the other way")]
     taking = asyncio.create_task(there.receive())
     await asyncio.wait({taking}, timeout=0.05)
     assert not taking.done()

@@ -8,6 +8,7 @@ import asyncio
 import pytest
 
 from distributed_grid.edges.transport import (
+    Datagram,
     Limits,
     Link,
     LinkClosed,
@@ -186,7 +187,7 @@ async def datagrams_arrive_in_batches(lab: Lab) -> None:
     while len(seen) < 50:
         batch = await other.receive_datagrams()
         assert batch
-        seen.update(batch)
+        seen.update(datagram.data for datagram in batch)
 
     assert seen == {bytes([number]) for number in range(50)}
 
@@ -198,7 +199,7 @@ async def a_datagram_that_is_too_large_is_dropped_and_counted(lab: Lab) -> None:
     one.send_datagram(bytes(5_000))
     one.send_datagram(b"small")
 
-    assert await other.receive_datagrams() == [b"small"]
+    assert await other.receive_datagrams() == [Datagram(b"small")]
     assert sender.counters.datagrams_dropped == 1
 
 

@@ -9,7 +9,7 @@ own link.
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -66,6 +66,13 @@ class Counters(msgspec.Struct, kw_only=True):
     handshakes_failed: int = 0
 
 
+class Datagram(NamedTuple):
+    """What came, and how long ago: it may have waited until somebody looked."""
+
+    data: bytes
+    waited_us: int = 0
+
+
 class Link(Protocol):
     """One connection to one peer, whose key was proven.
 
@@ -95,7 +102,7 @@ class Link(Protocol):
         """
         ...
 
-    async def receive_datagrams(self) -> list[bytes]:
+    async def receive_datagrams(self) -> list[Datagram]:
         """All datagrams that are there, at least one. Empty: closed."""
         ...
 
@@ -137,6 +144,13 @@ class Transport(Protocol):
 
     async def accept(self) -> Link | None:
         """The next link that somebody else dialled. None: closed."""
+        ...
+
+    def take_in(self, *, is_patient: bool) -> None:
+        """Read the datagrams that came; with patience, later ones may wait for the next time.
+
+        Whoever looks ten times a second anyway need not be woken for each of them.
+        """
         ...
 
 

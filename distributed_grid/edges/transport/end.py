@@ -12,6 +12,7 @@ from functools import partial
 from distributed_grid.edges.transport import (
     LANES,
     Counters,
+    Datagram,
     Lane,
     Limits,
     LinkClosed,
@@ -67,7 +68,7 @@ class LinkEnd(ABC):
         """See `Link`."""
         return await self.inbox.take()
 
-    async def receive_datagrams(self) -> list[bytes]:
+    async def receive_datagrams(self) -> list[Datagram]:
         """See `Link`."""
         return await self.inbox.take_datagrams()
 
@@ -116,9 +117,9 @@ class LinkEnd(ABC):
         self.heard_s = asyncio.get_running_loop().time()
         await self.inbox.put(lane, message)
 
-    def deliver_datagram(self, data: bytes) -> None:
+    def deliver_datagram(self, data: bytes, waited_us: int = 0) -> None:
         """A datagram came; a stranger's are nobody's business."""
-        if not self.is_trusted or not self.inbox.put_datagram(data):
+        if not self.is_trusted or not self.inbox.put_datagram(Datagram(data, waited_us)):
             self.counters.datagrams_dropped += 1
 
     @abstractmethod

@@ -9,7 +9,7 @@ import asyncio
 from collections import deque
 from typing import Final
 
-from distributed_grid.edges.transport import DATAGRAMS_MAX, LANES, Lane
+from distributed_grid.edges.transport import DATAGRAMS_MAX, LANES, Datagram, Lane
 
 MESSAGE_COST_BYTES: Final = 64  # Of an empty one, so that they are bounded too.
 
@@ -25,7 +25,7 @@ class Inbox:
         self._some = asyncio.Event()
         self._asked = asyncio.Event()
         self._takers = 0
-        self._datagrams: deque[bytes] = deque(maxlen=DATAGRAMS_MAX)
+        self._datagrams: deque[Datagram] = deque(maxlen=DATAGRAMS_MAX)
         self._some_datagrams = asyncio.Event()
         self._is_closed = False
 
@@ -66,14 +66,14 @@ class Inbox:
             finally:
                 self._takers -= 1
 
-    def put_datagram(self, data: bytes) -> bool:
+    def put_datagram(self, datagram: Datagram) -> bool:
         """Add a datagram. False: an older one had to make room."""
         has_room = len(self._datagrams) < DATAGRAMS_MAX
-        self._datagrams.append(data)
+        self._datagrams.append(datagram)
         self._some_datagrams.set()
         return has_room
 
-    async def take_datagrams(self) -> list[bytes]:
+    async def take_datagrams(self) -> list[Datagram]:
         """All that are there, at least one; none at the end."""
         while not self._datagrams:
             if self._is_closed:

@@ -32,6 +32,7 @@ from distributed_grid.edges.transport import (
     Limits,
     Unreachable,
     addresses,
+    iroh_calling,
     iroh_copying,
     iroh_sockets,
     iroh_waking,
@@ -77,6 +78,7 @@ class IrohTransport:
 
     async def open(self) -> None:
         """See `Transport`."""
+        iroh_calling.hasten()
         iroh_copying.hasten()
         iroh_waking.hasten()
         loop: Any = asyncio.get_running_loop()  # uvloop's is no BaseEventLoop, and works.
@@ -94,6 +96,7 @@ class IrohTransport:
         if endpoint is None:
             return
         self._strangers.close()
+        self.take_in(is_patient=False)
         links = list(self._links)
         await asyncio.gather(*(link.close("closing") for link in links))
         await endpoint.close()
@@ -105,6 +108,10 @@ class IrohTransport:
         for link in links:
             await link.gone()
         self._accepted.put_nowait(None)
+
+    def take_in(self, *, is_patient: bool) -> None:
+        """See `Transport`."""
+        iroh_waking.take_in(is_patient=is_patient)
 
     def contact(self) -> Contact:
         """See `Transport`."""

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from iroh import Connection, Endpoint, IrohError, SendStream
 
-from distributed_grid.edges.transport import LANES, Counters, Lane, Limits, PathInfo
+from distributed_grid.edges.transport import LANES, Counters, Lane, Limits, PathInfo, iroh_waking
 from distributed_grid.edges.transport.end import LinkEnd
 from distributed_grid.edges.transport.iroh_reading import LENGTH_BYTES, read_lane
 from distributed_grid.model.ids import NodeId
@@ -141,7 +141,8 @@ class IrohLink(LinkEnd):
     async def _read_datagrams(self) -> None:
         try:
             while True:
-                self.deliver_datagram(await self._connection.read_datagram())
+                read = self._connection.read_datagram
+                self.deliver_datagram(*await iroh_waking.patiently(read))
         except IrohError:
             return
 

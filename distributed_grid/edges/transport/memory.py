@@ -135,6 +135,9 @@ class MemoryTransport:
         other._accepted.put_nowait(theirs)  # noqa: SLF001 - one of us
         return ours
 
+    def take_in(self, *, is_patient: bool) -> None:
+        """See `Transport`; nothing waits here."""
+
     async def accept(self) -> "MemoryLink | None":
         """See `Transport`."""
         link = await self._accepted.get()

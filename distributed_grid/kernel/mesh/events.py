@@ -60,6 +60,7 @@ class Heard(msgspec.Struct, frozen=True, kw_only=True):
     now: Now
     peer: NodeId
     datagram: bytes
+    waited_us: int = 0  # Before it was read: the way it came was shorter by that.
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):

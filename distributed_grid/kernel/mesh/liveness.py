@@ -141,6 +141,11 @@ class Liveness:
         if version in SPOKEN and peer in self._roster.peers:
             self._roster.peers[peer].version = version
 
+    @property
+    def is_calm(self) -> bool:
+        """Whether nobody is suspected."""
+        return not self._asking
+
     def remember(self, incarnation: int) -> None:
         """A peer knew us in this incarnation: ours is a later one."""
         self._outlive(((incarnation << 16) & STAMP_MASK) | 0xFFFF)
@@ -167,7 +172,7 @@ class Liveness:
         self.sent += len(sent)
         return sent
 
-    def heard(self, peer: NodeId, datagram: bytes, now_us: int) -> Sent:
+    def heard(self, peer: NodeId, datagram: bytes, now_us: int, waited_us: int = 0) -> Sent:
         """A datagram of a linked peer; what is to be answered. Raises ValueError for junk."""
         try:
             beat = wire.decode(datagram)
@@ -180,7 +185,7 @@ class Liveness:
         self.received += 1
         self._notice_gap(now_us)
         speaker.version = beat.version
-        self._round_trips.heard(speaker, beat, now_us)
+        self._round_trips.heard(speaker, beat, now_us - waited_us)
         if speaker.stamp == UNHEARD or is_later(beat.stamp, speaker.stamp):
             speaker.stamp = beat.stamp
         self._first_hand(speaker, now_us)

@@ -301,7 +301,9 @@ class Mesh:
         if peer not in self.links:
             return
         try:
-            ready.datagrams += self.liveness.heard(peer, event.datagram, now.mono_us)
+            ready.datagrams += self.liveness.heard(
+                peer, event.datagram, now.mono_us, event.waited_us
+            )
         except ValueError:
             ready.hang_up.append((peer, "malformed"))
         self.verdicts(now, ready)

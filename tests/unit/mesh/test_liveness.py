@@ -80,11 +80,15 @@ def test_what_was_never_heard_is_not_told():
 
 def test_a_silent_peer_is_suspected_then_dead_and_why_is_said():
     desk = Desk(A, B, C, D, E).wait(SECOND, A, B, C, D, E)
+    calm = [desk.kernel.is_calm]
     desk.wait(1_700_000, B, C, D, E)
     suspect = desk.kernel.health(A)
+    calm.append(desk.kernel.is_calm)
     desk.wait(SECOND, B, C, D, E)
     dead = desk.kernel.health(A)
+    desk.wait(SECOND, B, C, D, E)
 
+    assert [*calm, desk.kernel.is_calm] == [True, False, True]
     assert (suspect.health, suspect.why) == ("suspect", "silent for 1.6 s; it is being probed")
     assert (dead.health, dead.why) == ("dead", "silent for 2.6 s; 3 others could not reach it")
     assert dead.age_us == 2_700_000

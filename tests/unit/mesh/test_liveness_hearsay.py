@@ -160,6 +160,16 @@ def test_a_round_trip_is_what_is_left_when_the_other_subtracts_how_long_it_waite
     assert desk.kernel.rtt_us(B) is None
 
 
+def test_what_a_heartbeat_waited_to_be_read_does_not_make_the_way_longer():
+    desk = Desk(A)
+    sent_us = desk.now_us & wire.CLOCK_MASK
+    desk.now_us += 150_000
+    beat = wire.Heartbeat(wire.BEAT, 1, 0, b"", sent_us=5, echo_us=sent_us, held_us=50_000)
+    desk.kernel.heard(A, wire.encode(beat), desk.now_us, waited_us=97_000)
+
+    assert desk.kernel.rtt_us(A) == 3_000
+
+
 def test_two_machines_measure_each_other():
     here, there = Desk(A), Desk(A)
     ((_, body),) = here.hear(A, wire.PROBE, sent_us=123)
