@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import mesh_model
-from distributed_grid.agent.mesh import CALM_TICK_S
+from distributed_grid.agent.mesh import MANY_TICK_S
 from distributed_grid.sim.mesh.convergence import Cohort
 
 ROOT = Path(__file__).parents[1]
 AT_ONCE = 4  # Processes, each with a seed and an equal part of the hours.
 SPEAKERS = 10
-TICK_MS = str(round(CALM_TICK_S * 1_000))  # As an agent ticks that has many neighbours.
+TICK_MS = str(round(MANY_TICK_S * 1_000))  # As an agent ticks that has many neighbours.
 SPEAKERS_ALIGNED = 100  # Who has anything to say; the others listen and pass it on.
 _STORY = re.compile(r"dead (\d+), suspect (\d+), (\d+) datagrams")
 
