@@ -33,7 +33,11 @@ LOAD_STEP_MILLI: Final = 250  # A quarter of a core.
 MEMORY_STEP_BYTES: Final = 256 << 20
 STORAGE_STEP_BYTES: Final = 4 << 30
 DRIFT_MS: Final = 5_000  # Between two tellings of what only drifts: every telling goes to everyone.
-_STEPS: Final = {"memory": MEMORY_STEP_BYTES, "storage": STORAGE_STEP_BYTES}
+_STEPS: Final = {
+    "cpu": LOAD_STEP_MILLI,
+    "memory": MEMORY_STEP_BYTES,
+    "storage": STORAGE_STEP_BYTES,
+}
 
 
 def profile_of(
@@ -88,6 +92,8 @@ class Values:
         self._told: NodeLoad | None = None
         self._told_ms = 0
         self._values: dict[Key, bytes] = {}
+        self._offers: tuple[Offer, ...] = ()
+        self._lines = b""  # Those offers as they are told.
 
     def __call__(self) -> dict[Key, bytes]:
         """Everything but how to reach it. What has not changed is the same bytes again.
@@ -126,9 +132,12 @@ class Values:
         )
 
     def _offered(self) -> bytes:
-        offers = survey_of(self._node.host, self._clock_ms()).offers
-        lines = tuple(_line(offer) for offer in offers[:LABELS_MAX])
-        return fitted(lambda most: Offered(lines=lines[:most]), len(lines))
+        offers = survey_of(self._node.host, self._clock_ms()).offers[:LABELS_MAX]
+        if not self._lines or _are_others(self._offers, offers):
+            self._offers = offers
+            lines = tuple(_line(offer) for offer in offers)
+            self._lines = fitted(lambda most: Offered(lines=lines[:most]), len(lines))
+        return self._lines
 
 
 def differs(told: NodeLoad, now: NodeLoad) -> bool:
@@ -152,13 +161,20 @@ def _exact(load: NodeLoad) -> tuple[int | bool | None, ...]:
     )
 
 
+def _are_others(told: tuple[Offer, ...], now: tuple[Offer, ...]) -> bool:
+    """Whether it is worth hearing: an amount that swings about a step is not."""
+    if [(offer.kind, offer.device) for offer in told] != [(o.kind, o.device) for o in now]:
+        return True
+    return any(
+        abs(before.amount - after.amount) >= _STEPS.get(after.kind, 1)
+        for before, after in zip(told, now, strict=True)
+    )
+
+
 def _line(offer: Offer) -> str:
-    # Rounded down: what others hear twice must be worth hearing.
-    step = _STEPS.get(offer.kind, 1)
-    rounded = offer.amount - offer.amount % step
-    amount = bytesize.text(rounded) if offer.kind in _STEPS else milli.text(offer.amount)
-    if offer.kind == "cpu":
-        amount = milli.text(offer.amount - offer.amount % LOAD_STEP_MILLI)
+    rounded = offer.amount - offer.amount % _STEPS.get(offer.kind, 1)
+    is_bytes = offer.kind in ("memory", "storage")
+    amount = bytesize.text(rounded) if is_bytes else milli.text(rounded)
     return f"{offer.kind} {offer.device} {amount}" if offer.device else f"{offer.kind} {amount}"
 
 

@@ -85,3 +85,17 @@ def test_a_value_never_outgrows_its_entry():
     assert len(body) <= VALUE_BYTES_MAX
     assert 30 < len(told.labels) < 60
     assert len(msgspec.msgpack.encode(shortened(profile, len(told.labels) + 1))) > VALUE_BYTES_MAX
+
+
+def test_an_offer_that_swings_about_a_step_is_told_once():
+    desk = Desk()
+    desk.measure(0)
+    first = desk.values()["offers"]
+    swings = []
+    for used_milli in (60, 0, 60, 0, 60):
+        desk.measure(used_milli, after_ms=2 * DRIFT_MS)
+        swings.append(desk.values()["offers"])
+    desk.measure(4_000, after_ms=100 * DRIFT_MS)
+
+    assert swings == [first] * 5
+    assert desk.values()["offers"] != first
