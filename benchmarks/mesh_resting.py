@@ -12,7 +12,7 @@ from benchmarks.mesh_fleet import Agent, quantiles, sent_bytes
 
 def resting(agents: list[Agent], *, settle_s: float, seconds: float) -> dict[str, Any]:
     """Agent and keeper of each node, while nothing happens."""
-    time.sleep(settle_s)  # Coordinates find their places.
+    time.sleep(settle_s)  # Coordinates find their places, and claims are proven.
     begin, sent, used = time.monotonic(), sent_bytes(), [agent.cpu_s() for agent in agents]
     time.sleep(seconds)
     took = time.monotonic() - begin

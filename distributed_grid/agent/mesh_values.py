@@ -29,12 +29,13 @@ from distributed_grid.wire.mesh_records import (
     fitted,
 )
 
-LOAD_STEP_MILLI: Final = 250  # A quarter of a core.
+LOAD_STEP_MILLI: Final = 500  # Half a core: less is what a machine does by itself.
+OFFER_STEP_MILLI: Final = 250
 MEMORY_STEP_BYTES: Final = 256 << 20
 STORAGE_STEP_BYTES: Final = 4 << 30
 DRIFT_MS: Final = 5_000  # Between two tellings of what only drifts: every telling goes to everyone.
 _STEPS: Final = {
-    "cpu": LOAD_STEP_MILLI,
+    "cpu": OFFER_STEP_MILLI,
     "memory": MEMORY_STEP_BYTES,
     "storage": STORAGE_STEP_BYTES,
 }
