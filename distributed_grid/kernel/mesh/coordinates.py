@@ -28,7 +28,7 @@ _ERROR_MIN: Final = 0.02  # Nobody is believed to be surer.
 _ERROR_MAX: Final = 1.5
 _HEIGHT_US_MIN: Final = 10.0
 _STEP_US_MAX: Final = 50_000.0  # A machine across the world is in place after a dozen samples.
-_SAMPLES: Final = 5  # Of a peer; their median is used, as a queue makes some much too long.
+_SAMPLES: Final = 8  # Of a peer; a low one counts: queues and busy processors only ever add.
 _PEERS_MAX: Final = 256  # With samples kept: as many as there can be links, with room.
 
 Chance = Callable[[int], int]
@@ -99,14 +99,14 @@ class Vivaldi:
         if not RTT_US_MIN <= rtt_us <= RTT_US_MAX:
             self.refused += 1
             return
-        self._move(there, float(self._median(peer, rtt_us)))
+        self._move(there, float(self._low(peer, rtt_us)))
 
-    def _median(self, peer: NodeId, rtt_us: int) -> int:
+    def _low(self, peer: NodeId, rtt_us: int) -> int:
         samples = self._samples.pop(peer, [])
         while len(self._samples) >= _PEERS_MAX:
             del self._samples[next(iter(self._samples))]
         samples = self._samples[peer] = [*samples[1 - _SAMPLES :], rtt_us]
-        return sorted(samples)[len(samples) // 2]
+        return sorted(samples)[len(samples) // 4]
 
     def _move(self, there: Coordinate, rtt: float) -> None:
         direction, distance = self._away_from(there)
