@@ -1,9 +1,10 @@
 """When the place in the network is worth telling."""
 
+import itertools
 import random
 
 from distributed_grid.kernel.mesh.coordinates import Coordinate, unpacked
-from distributed_grid.kernel.mesh.positioning import AGAIN_US, Positioning
+from distributed_grid.kernel.mesh.positioning import AGAIN_US, PAUSE_US_MAX, Positioning
 
 A = "a" * 64
 FAR = Coordinate(x_us=40_000)
@@ -43,6 +44,36 @@ def test_a_node_that_moved_tells_it_but_not_before_five_seconds():
 
     assert here.news([80_000], [], AGAIN_US - 1) is None
     assert here.news([80_000], [], AGAIN_US) is not None
+
+
+def test_a_node_that_only_wanders_tells_it_less_and_less_often():
+    here, told = place(), []
+    here.news([], [], 0)
+    for look in range(1, 101):
+        side = Coordinate(x_us=1_500 if look % 2 else -1_500)
+        for _ in range(200):
+            here.learn(A, side, 200)
+        if here.news([], [], look * AGAIN_US) is not None:
+            told.append(look * AGAIN_US)
+    pauses = [after - before for before, after in itertools.pairwise(told)]
+
+    assert pauses == sorted(pauses)
+    assert pauses[0] < 4 * AGAIN_US
+    assert PAUSE_US_MAX <= pauses[-1] <= PAUSE_US_MAX + AGAIN_US
+
+
+def test_a_node_that_leaps_after_it_wandered_tells_it_at_the_next_look():
+    here = place()
+    here.news([], [], 0)
+    for look in range(1, 50):
+        side = Coordinate(x_us=1_500 if look % 2 else -1_500)
+        for _ in range(200):
+            here.learn(A, side, 200)
+        here.news([], [], look * AGAIN_US)
+    for _ in range(50):
+        here.learn(A, FAR, 80_000)
+
+    assert here.news([], [], 50 * AGAIN_US) is not None
 
 
 def test_a_peer_can_be_forgotten():
