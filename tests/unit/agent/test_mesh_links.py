@@ -268,3 +268,30 @@ async def test_a_start_saves_its_generation_before_it_says_anything():
 
         first = next(kept for what, kept in beta.log if what == "saved")
         assert int.from_bytes(first["mesh.generation"], "big") == before + 1
+
+
+async def test_heartbeats_may_wait_among_many_but_not_once_somebody_is_suspected():
+    async with MeshLab() as lab:
+        alpha, beta, *_ = await lab.mesh_of("alpha", "beta", "c", "d", "e", "f")
+        await until(lambda: len(alpha.linked) == 5)
+        told = []
+        alpha.side.transport.take_in = lambda *, is_patient: told.append(is_patient)
+        await until(lambda: True in told)
+        for other in alpha.linked:
+            lab.network.cut(beta.id, other)
+        lab.network.cut(alpha.id, beta.id)
+        await until(lambda: alpha.mesh.liveness.health(beta.id).health == "suspect")
+        told.clear()
+        await until(lambda: told)
+
+        assert told[0] is False
+
+
+async def test_two_nodes_never_wait_for_each_others_heartbeats():
+    async with MeshLab() as lab:
+        alpha, _beta = await lab.mesh_of("alpha", "beta")
+        told = []
+        alpha.side.transport.take_in = lambda *, is_patient: told.append(is_patient)
+        await until(lambda: len(told) > 2)
+
+        assert not any(told)

@@ -124,6 +124,14 @@ def test_one_sample_much_too_long_is_outvoted():
     assert abs(estimate_us(vivaldi.coordinate, peer) - 20_000) < 2_000
 
 
+def test_a_peer_that_is_often_busy_is_where_its_quick_answers_say():
+    vivaldi = Vivaldi(chance=random.Random(1).randrange)
+    for turn in range(400):
+        vivaldi.observe(node(1), Coordinate(), 10_000 if turn % 8 < 3 else 30_000)
+
+    assert 9_000 < estimate_us(vivaldi.coordinate, Coordinate()) < 11_000
+
+
 def test_a_liar_moves_a_coordinate_by_a_step_and_never_out_of_bounds():
     vivaldi = Vivaldi(chance=random.Random(1).randrange)
     for _ in range(3_000):
