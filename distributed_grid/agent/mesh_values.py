@@ -93,8 +93,7 @@ class Values:
         self._told: NodeLoad | None = None
         self._told_ms = 0
         self._values: dict[Key, bytes] = {}
-        self._offers: tuple[Offer, ...] = ()
-        self._lines = b""  # Those offers as they are told.
+        self._offers: tuple[Offer, ...] = ()  # As they were told.
 
     def __call__(self) -> dict[Key, bytes]:
         """Everything but how to reach it. What has not changed is the same bytes again.
@@ -134,11 +133,10 @@ class Values:
 
     def _offered(self) -> bytes:
         offers = survey_of(self._node.host, self._clock_ms()).offers[:LABELS_MAX]
-        if not self._lines or _are_others(self._offers, offers):
+        if _are_others(self._offers, offers):
             self._offers = offers
-            lines = tuple(_line(offer) for offer in offers)
-            self._lines = fitted(lambda most: Offered(lines=lines[:most]), len(lines))
-        return self._lines
+        lines = tuple(_line(offer) for offer in self._offers)
+        return fitted(lambda most: Offered(lines=lines[:most]), len(lines))
 
 
 def differs(told: NodeLoad, now: NodeLoad) -> bool:

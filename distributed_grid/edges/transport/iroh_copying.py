@@ -34,7 +34,6 @@ def _pack_into(builder: Any, _size: int, layout: str, value: float) -> None:
 
 def _lower(value: bytes) -> Any:
     buffer = _Buffer.alloc(_LENGTH.size + len(value))
-    buffer.len = 0  # It is allocated full of zeros.
     buffer.len = 0  # It comes filled with zeros.
     _append(buffer, _LENGTH.pack(len(value)) + value)
     return buffer

@@ -77,7 +77,7 @@ class IrohLink(LinkEnd):
                 rtt_us=path.rtt_ms * 1000,
             )
         elif self._path.kind == "none" and self.remote_address:
-            # Under load it may name none from the beginning; there are no relays it could take.
+            # Under load it may name none from the beginning; who dialled us came from an address.
             self._path = PathInfo(kind="direct", address=self.remote_address)
         return self._path
 
