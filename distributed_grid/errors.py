@@ -36,6 +36,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Final, Literal
 
 EXIT_USAGE: Final = 2  # Of every command: a wrong word, a file that cannot be used.
+PLACE: Final = "place."  # Before what a job wants of a node, beside the resources.
 EXIT_GRID: Final = 125  # Of a job: Grid itself failed, refused, cancelled, lost or skipped it.
 
 
@@ -197,6 +198,13 @@ class NeverFits(GridError):
 
     def __init__(self, job: str, *, shortfall: Sequence[tuple[str, int, int]]) -> None:
         self.job, self.shortfall = job, tuple(shortfall)
+        places = [what.removeprefix(PLACE) for what, _, _ in shortfall if what.startswith(PLACE)]
+        if places:
+            super().__init__(
+                f"no node that is here is as job {shown(job)} wants it: {', '.join(places)}",
+                remedy="See who is there with: grid nodes. To wait for one: --wait-for-capacity",
+            )
+            return
         parts = "; ".join(
             f"wants {counted(what, wanted)}, has {counted(what, has)}"
             for what, wanted, has in shortfall
@@ -204,6 +212,19 @@ class NeverFits(GridError):
         super().__init__(
             f"job {shown(job)} is larger than this machine ({parts})",
             remedy="Ask for less, or wait for a larger machine with --wait-for-capacity",
+        )
+
+
+class TooFewCopies(GridError):
+    """A job that was to be on more disks than took it."""
+
+    exit_code = 3
+
+    def __init__(self, copies: int, *, wanted: int) -> None:
+        self.copies, self.wanted = copies, wanted
+        super().__init__(
+            f"only {copies} of {wanted} copies were made within a second; the job was cancelled",
+            remedy="See who is alive (grid nodes), or submit with fewer --copies",
         )
 
 

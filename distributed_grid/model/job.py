@@ -3,15 +3,31 @@
 Lives here: the specification, which never changes. Never here: a job's life (`kernel.jobs`).
 """
 
-from typing import Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
+from distributed_grid.model.across import Origin
 from distributed_grid.model.ids import JobId
 from distributed_grid.model.priority import Priority
 from distributed_grid.model.resources import Request
 
 NAMES_MAX = 10_000  # Nodes one job may list; more is a label.
+GANG_MAX: Final = 1_024  # Ranks: all their addresses fit into the variable GRID_PEERS.
+COPIES_MAX: Final = 4  # The home and three guardians.
+OUTPUTS_MAX: Final = 256  # Patterns; more is a directory.
+PATTERN_CHARACTERS_MAX: Final = 4_096  # A path: what Linux takes as one.
+POLICY_CHARACTERS_MAX: Final = 64  # Of a name in the registry of policies.
+HASH_CHARACTERS_MAX: Final = 128  # In hexadecimal: of every hash there is.
+FILES_MAX: Final = 10_000_000  # Of one work directory; their manifest fits in memory.
+
+Locality = Literal[
+    "",  # Wherever it fits.
+    "data",  # Where its files are already.
+    "rack",  # Near the node it was submitted on: in its rack, zone or region.
+    "zone",
+    "region",
+]
 
 
 class Where(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,6 +41,10 @@ class Where(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NOWHERE = Where()
+Hash = Annotated[str, msgspec.Meta(max_length=HASH_CHARACTERS_MAX)]
+PolicyName = Annotated[str, msgspec.Meta(max_length=POLICY_CHARACTERS_MAX)]
+_Pattern = Annotated[str, msgspec.Meta(min_length=1, max_length=PATTERN_CHARACTERS_MAX)]  # A glob.
+Patterns = Annotated[tuple[_Pattern, ...], msgspec.Meta(max_length=OUTPUTS_MAX)]
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +53,8 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     argv: tuple[str, ...]
     cwd: str
     env: dict[str, str] = {}
+    told: tuple[str, ...] = ()  # Those of `env` that were given by name: elsewhere only they count.
+    is_abroad: bool = False  # It has left the machine it was submitted on, with no more than those.
     image: str = ""  # Empty: a plain process; else a container of this image.
     timeout_ms: int = 0  # Of each process; 0: none.
     grace_ms: int = 10_000  # Between asking it to end and killing it.
@@ -68,6 +90,14 @@ class Preempt(msgspec.Struct, frozen=True, kw_only=True):
     is_forbidden: bool = False  # Only with the owner's permission.
 
 
+class Shipment(msgspec.Struct, frozen=True, kw_only=True):
+    """The files that travel with a job: its work directory, or a part of it."""
+
+    manifest: Hash  # Its id.
+    size_bytes: Annotated[int, msgspec.Meta(ge=0, lt=2**62)]  # Of all files together.
+    files: Annotated[int, msgspec.Meta(ge=0, le=FILES_MAX)]
+
+
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What a job needs of the node it runs on. Filters exclude; wishes only rank."""
 
@@ -95,3 +125,14 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     start_ms: int = 0  # Not before this moment; 0: at once.
     deadline_ms: int = 0  # Ended by this moment, one way or the other; 0: none.
     booking: str = ""  # The name of the booking whose resources it may use.
+    policy: PolicyName = ""  # Empty: the mesh's.
+    locality: Locality = ""  # Wish.
+    at_most_once: bool = False  # Never two processes, even if a node comes back from the dead.
+    # 0: acknowledged with as many as answered within a second; else refused with fewer than these.
+    copies: Annotated[int, msgspec.Meta(ge=0, le=COPIES_MAX)] = 0
+    gang: Annotated[int, msgspec.Meta(ge=1, le=GANG_MAX)] = 1  # Ranks, all at once or none.
+    origin: Origin | None = None  # Of a guest: the attempt it is, and who asked for it.
+    ship: Shipment | None = None  # None: nothing travels; it finds its files where it runs.
+    outputs: Patterns = ()  # Of files in its directory that are brought home.
+    overwrite: bool = False  # True: what comes home replaces newer files there.
+    python_env: Hash = ""  # Of what describes its environment: among what travels.

@@ -27,3 +27,6 @@ class MeshSettings(msgspec.Struct, frozen=True, kw_only=True):
     deny: tuple[str, ...] = ()
     verify_capabilities: bool = True
     gossip_interval_ms: int = 200
+    battery_threshold_percent: int = 20  # Below it, work leaves: enough to end it and get home.
+    thermal_limit_centi: int = 8_500  # Most machines throttle between 90 and 100 degrees.
+    prefer_ac_power: bool = True

@@ -42,6 +42,8 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         _check_amounts(self.cpu_milli, self.memory_bytes, self.storage_bytes, self.custom)
+        if not self.gpus:
+            return
         devices = [gpu.device for gpu in self.gpus]
         if devices != sorted(set(devices)):
             raise BadValue(
@@ -53,6 +55,12 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
             )
 
     def __add__(self, other: "Resources") -> "Resources":
+        if not (self.gpus or other.gpus or self.custom or other.custom):
+            return Resources(
+                cpu_milli=self.cpu_milli + other.cpu_milli,
+                memory_bytes=self.memory_bytes + other.memory_bytes,
+                storage_bytes=self.storage_bytes + other.storage_bytes,
+            )
         shares = {gpu.device: gpu for gpu in self.gpus}
         for gpu in other.gpus:
             held = shares.get(gpu.device)
@@ -150,6 +158,13 @@ def sorted_amounts(amounts: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
 def _check_amounts(
     cpu_milli: int, memory_bytes: int, storage_bytes: int, custom: tuple[tuple[str, int], ...]
 ) -> None:
+    if (
+        not custom
+        and 0 <= cpu_milli <= milli.MILLI_MAX
+        and 0 <= memory_bytes <= bytesize.BYTES_MAX
+        and 0 <= storage_bytes <= bytesize.BYTES_MAX
+    ):
+        return  # As nearly always; this is asked a hundred times for each job.
     bounds = [
         ("cpu_milli", cpu_milli, milli.MILLI_MAX),
         ("memory_bytes", memory_bytes, bytesize.BYTES_MAX),

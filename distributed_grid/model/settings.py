@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from distributed_grid.model.costs import COSTS, Costs
 from distributed_grid.model.lending import Terms
 from distributed_grid.model.mesh_settings import MeshSettings
 from distributed_grid.model.pretend import Pretend
@@ -26,6 +27,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     data_dir: str = ""  # Empty: the XDG place. Not in files: every command must find it at once.
     labels: tuple[tuple[str, str], ...] = ()  # Sorted by key.
     resources: tuple[tuple[str, int], ...] = ()  # Custom kinds of this node, in thousandths.
+    costs: Costs = COSTS
     pretend: Pretend | None = None
     log_level: LogLevel = "info"  # The agent's log is a file; a line for each job is welcome in it.
     log_format: LogFormat = "text"

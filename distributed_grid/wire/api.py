@@ -12,6 +12,7 @@ import msgspec
 
 from distributed_grid.model.ids import JobId
 from distributed_grid.model.job import JobSpec
+from distributed_grid.model.transit import Transit
 from distributed_grid.wire.maps import FeedMap, MapNews, OpenMap, TakeCalls, TakenCalls
 
 JobState = Literal[
@@ -51,6 +52,7 @@ class Submitted(msgspec.Struct, frozen=True, kw_only=True):
 
     ids: tuple[JobId, ...]
     copies: int = 1
+    bytes_left: int = 0  # Of their files, on this machine only so far: it should stay on.
 
 
 class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,6 +73,7 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
     system_us: int = 0
     memory_bytes_peak: int = 0
     limits: dict[str, str] = {}  # What is enforced, by which mechanism.
+    lease: str = ""  # What another node calls it, while it is made ready there.
 
 
 class ArrayView(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,6 +123,13 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     deadline_ms: int = 0  # Ended by this moment; 0: none.
     booking: str = ""
     story: tuple[StoryLine, ...] = ()
+    home: str = ""  # The id of the node that looks after it; empty: the one that answers.
+    holders: tuple[str, ...] = ()  # Ids of the others that keep a copy of its record.
+    guest_of: str = ""  # An attempt of this job, which another node looks after. Empty: a job.
+    gang: int = 1
+    at_most_once: bool = False
+    transits: tuple[Transit, ...] = ()  # Its files that are on their way.
+    output_only_on: str = ""  # The name of a node; empty: its home has what it wrote, or the end.
 
 
 class Jobs(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,6 +137,7 @@ class Jobs(msgspec.Struct, frozen=True, kw_only=True):
 
     jobs: tuple[JobView, ...]
     more: bool = False
+    missing: tuple[str, ...] = ()  # Names of nodes that did not answer in time.
 
 
 class WaitMany(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -7,13 +7,13 @@ A lease runs one attempt, or several in turn. Reports are numbered by the keeper
 new agent until it acknowledges them, so that no exit status is lost when an agent crashes.
 """
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 from distributed_grid.model.ids import JobId
 
-# lost: the keeper or the machine died under it; told by the next keeper.
+# lost: the keeper or the machine died under it, told by the next keeper; or its deadline came.
 How = Literal[
     "exited",
     "signalled",
@@ -25,6 +25,9 @@ How = Literal[
     "failed",
     "lost",
 ]
+
+
+NOT_STARTED: Final = "the agent could not be started"  # Why an adoption was refused.
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,6 +69,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag="run"):
     devices: tuple[str, ...] = ()  # Granted GPUs, by uuid or name. Only a container must be told.
     # Attempts of one lease run one after the other, in the order told; empty: the attempt alone.
     lease: str = ""
+    # Of an attempt that must not run twice at once anywhere: killed then, on CLOCK_BOOTTIME, unless
+    # a `Deadline` has moved it. 0: none.
+    until_boot_us: int = 0
 
 
 class Stop(msgspec.Struct, frozen=True, kw_only=True, tag="stop"):
@@ -97,6 +103,16 @@ class Resume(msgspec.Struct, frozen=True, kw_only=True, tag="resume"):
     attempt: str
 
 
+class Deadline(msgspec.Struct, frozen=True, kw_only=True, tag="deadline"):
+    """An attempt may run until then; an earlier moment than was told before changes nothing.
+
+    The keeper kills its whole tree then, without grace, with or without an agent.
+    """
+
+    attempt: str
+    until_boot_us: int
+
+
 class StopIndex(msgspec.Struct, frozen=True, kw_only=True, tag="stop-index"):
     """Skip one index of a chunk, or end it if it runs."""
 
@@ -122,7 +138,9 @@ class Quit(msgspec.Struct, frozen=True, kw_only=True, tag="quit"):
     stop_jobs: bool = False
 
 
-ToKeeper = Run | Stop | Preempt | Suspend | Resume | StopIndex | Withdraw | Acknowledge | Quit
+ToKeeper = (
+    Run | Stop | Preempt | Suspend | Resume | Deadline | StopIndex | Withdraw | Acknowledge | Quit
+)  # fmt: skip
 
 
 class Adopt(msgspec.Struct, frozen=True, kw_only=True, tag="adopt"):
@@ -164,6 +182,11 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
     unacknowledged: int = 0  # Reports that follow at once, because nobody acknowledged them.
     queued: tuple[str, ...] = ()  # Those of `running` that wait for their turn and never started.
     suspended: tuple[str, ...] = ()  # Those of `running` that were told to and not to resume.
+    began: dict[str, int] = {}  # Since when those of `running` do, in ms since the epoch.
+    deadlines: dict[str, int] = {}  # Of those of `running` that have one, on CLOCK_BOOTTIME, in µs.
+    # Of those that were lost with an older keeper on this boot and whose end was not acknowledged:
+    # until when they could have run, had anything of them been left.
+    lost_deadlines: dict[str, int] = {}
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True, tag="started"):
@@ -174,6 +197,7 @@ class Started(msgspec.Struct, frozen=True, kw_only=True, tag="started"):
     pid: int
     at_ms: int  # Since the epoch.
     index: int = -1
+    resumed: str = ""  # With which state it began, in words; the agent adds it. Empty: none came.
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True, tag="ended"):
@@ -189,6 +213,8 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, tag="ended"):
     index: int = -1
     note: str = ""  # What a person should know: output cut, killed for memory, survivors ended.
     is_last: bool = True  # Nothing of the attempt is left; an index not told of never started.
+    outputs: str = ""  # The manifest of what it left behind; the agent adds it, for its home.
+    saved: str = ""  # The same of the state that it saved, for the next attempt.
 
 
 FromKeeper = Hello | Started | Ended

@@ -14,6 +14,10 @@ from distributed_grid.model.job import JobSpec
 PAYLOAD_BYTES_MAX = 48 << 20  # Of one function, item or result: it fits into one request.
 BATCH_BYTES = 4 << 20  # More than this is not gathered before it is sent.
 
+# Of a job of another node: the agent of the machine it runs on, and the Python of that agent.
+GUEST_SOCKET = "GRID_JOB_SOCKET"
+GUEST_PYTHON = "GRID_JOB_PYTHON"
+
 
 class MapFunction(msgspec.Struct, frozen=True, kw_only=True):
     """What the calls that follow call."""
@@ -85,6 +89,7 @@ class TakeCalls(msgspec.Struct, frozen=True, kw_only=True):
     function: int = 0  # The one it has.
     most: int = 0  # Calls it wants. 0: it has not finished what it took.
     wait_ms: int = 0
+    unable: str = ""  # Why no worker on its machine can run the function; it has not begun any.
 
 
 class TakenCalls(msgspec.Struct, frozen=True, kw_only=True):

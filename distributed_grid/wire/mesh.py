@@ -16,6 +16,7 @@ from distributed_grid.model.membership import Chain, Contact, MeshId
 PROTOCOL: Final = 2
 PREVIOUS: Final = 1  # Still spoken: its heartbeats have no round-trip echoes.
 SPOKEN: Final = (PREVIOUS, PROTOCOL)
+JOBS: Final = 1  # The version of what is said about jobs; who says none would take it for junk.
 ALPN: Final = "grid/mesh"  # The version is agreed on in `Hello`, where a refusal can say why.
 
 MESSAGE_BYTES_MAX: Final = 64 << 10  # Of a member.
@@ -84,6 +85,7 @@ class Hello(msgspec.Struct, frozen=True, tag="hello", kw_only=True):
     mesh: MeshId
     chain: Chain
     speaks: tuple[int, ...] = SPOKEN
+    jobs: int = 0  # The highest version that it understands on the job lane; 0: none.
     machine: str = ""  # A hash of the machine's id with the mesh's: tells clones, not machines.
     nonce: str = ""  # Another at every start.
     generation: int = 0

@@ -16,8 +16,16 @@ TEXT_MAX: Final = 128
 ROOM_BYTES: Final = VALUE_BYTES_MAX  # Each field has its bound; all at theirs would not fit.
 LABELS_MAX: Final = 64
 GPUS_MAX: Final = 64
+FEATURES_CHARACTERS_MAX: Final = (
+    4_096  # Of all together: what a processor says of itself is 1.5 kB.
+)
+RUNNING_MAX: Final = 16  # Jobs whose names are told, and so many characters of them together:
+RUNNING_CHARACTERS_MAX: Final = 512  # a load goes to everyone whenever a job comes or goes.
+USERS_MAX: Final = 32  # Those with most; who uses less than all of them is not unfair to anybody.
+USER_CHARACTERS_MAX: Final = 192  # A user and its node: 32 such leave room for what is offered.
 
 Text = Annotated[str, msgspec.Meta(max_length=TEXT_MAX)]
+UserText = Annotated[str, msgspec.Meta(max_length=USER_CHARACTERS_MAX)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 
 
@@ -46,6 +54,12 @@ class NodeProfile(msgspec.Struct, frozen=True, kw_only=True):
     labels: Annotated[dict[Text, Text], msgspec.Meta(max_length=LABELS_MAX)] = {}
     mega_flops: Count = 0  # Measured, on all cores together.
     is_pretended: bool = False
+    jobs: Count = 0  # The highest version of the job lane that it understands; 0: none.
+    # What its processor can do, sorted, with spaces between: a thousand nodes keep it as one text.
+    features: Annotated[str, msgspec.Meta(max_length=FEATURES_CHARACTERS_MAX)] = ""
+    price_micro_per_hour: Count = 0  # As its owner says.
+    idle_mw: Count | None = None  # What it draws, as its owner says.
+    max_mw: Count | None = None
 
 
 class NodeLoad(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,12 +74,22 @@ class NodeLoad(msgspec.Struct, frozen=True, kw_only=True):
     jobs_waiting: Count = 0
     on_battery: bool = False
     battery_percent: Annotated[int, msgspec.Meta(ge=0, le=100)] | None = None
+    is_draining: bool = False  # It takes nothing new, and gives away what it has.
+    # Of its hottest part, in hundredths of a degree; None: nobody measures it.
+    temperature_centi: Annotated[int, msgspec.Meta(ge=-27_315, le=100_000)] | None = None
+    # Names of what runs there, sorted: of those that have run longest, as many as fit.
+    running: Annotated[tuple[Text, ...], msgspec.Meta(max_length=RUNNING_MAX)] = ()
 
 
 class Offered(msgspec.Struct, frozen=True, kw_only=True):
     """What a node lends now."""
 
     lines: Annotated[tuple[Text, ...], msgspec.Meta(max_length=LABELS_MAX)] = ()
+    # Who borrowed how much here lately, in milliseconds of a core, fading; those with most.
+    usage: Annotated[tuple[tuple[UserText, Count], ...], msgspec.Meta(max_length=USERS_MAX)] = ()
+    usage_step: Count = 0  # As of which step of this node's time; 0: not told.
+    # Thousandths of cores, bytes of memory, of storage, thousandths of GPUs. None: not told.
+    lent: tuple[Count, Count, Count, Count] | None = None
 
 
 class Position(msgspec.Struct, frozen=True, kw_only=True):

@@ -32,6 +32,7 @@ from distributed_grid.errors import (
     NotPermitted,
     NotPicklable,
     Overloaded,
+    TooFewCopies,
     UnknownName,
     WorkerDied,
     counted,
@@ -66,6 +67,7 @@ ONE_OF_EACH = [
     MeshRefused("attic", reason="ticket-expired"),
     BadTicket("cut-off"),
     IdentityMoved("/d", node="5f0c" * 16),
+    TooFewCopies(1, wanted=2),
 ]
 CODES = [1, 2, 2, 2, 3, 1, 4, 1, 3, 2, 3, 2, 1, 5]
 

@@ -10,6 +10,7 @@ from distributed_grid.wire.keeper import (
     Acknowledge,
     Adopt,
     Adopted,
+    Deadline,
     Ended,
     FromKeeper,
     Hello,
@@ -58,11 +59,12 @@ TO_KEEPER = [
     Stop(attempt="a"),
     StopIndex(attempt="a", index=3),
     Withdraw(attempt="a"),
+    Deadline(attempt="a", until_boot_us=1),
     Acknowledge(upto=9),
     Quit(stop_jobs=True),
 ]  # fmt: skip
 FROM_KEEPER = [
-    Hello(keeper_id="k", boot_id="b", pid=1, limits={"cpu": "none"}, running=("a", "b"), queued=("b",), suspended=("a",)),
+    Hello(keeper_id="k", boot_id="b", pid=1, limits={"cpu": "none"}, running=("a", "b"), queued=("b",), suspended=("a",), deadlines={"a": 1}),
     Started(number=1, attempt="a", pid=2, at_ms=3),
     Ended(
         number=2, attempt="a", how="exited", code=0, started_ms=1, ended_ms=2, usage=Usage(user_us=1)

@@ -1,0 +1,232 @@
+"""What nodes say to each other about jobs, on the job lane.
+
+Lives here: owners and coordinators (asking, granting, starting, reporting), holders of copies
+(copying, taking over). Never here: votes on at-most-once jobs (`register`), questions of people
+that are passed on (`questions`), files (`artifacts`).
+Invariant: everything may be said twice, and arrive late or never: each message carries the epoch
+and the number under which it was said, and whoever knows a higher one ignores it.
+"""
+
+from typing import Final, Literal
+
+import msgspec
+
+from distributed_grid.model.across import Epoch, Fence, Saved
+from distributed_grid.model.ids import JobId, NodeId
+from distributed_grid.model.job import JobSpec
+from distributed_grid.wire.keeper import Ended
+from distributed_grid.wire.register import Standing
+
+REPORTS_MAX: Final = 256  # In one message: as many as a chunk has indices.
+STOLEN_MAX: Final = 8  # Waiting jobs that an idle node is told of at once.
+
+
+# Owners
+
+
+class Reserve(msgspec.Struct, frozen=True, kw_only=True, tag="reserve"):
+    """May this job have its resources at your place? Again: the entry is kept, and refreshed."""
+
+    job: JobId
+    epoch: Epoch
+    number: int  # Of the coordinator's requests for this job; rises.
+    spec: JobSpec  # Without its work: what it needs, whose it is, how important.
+    waited_ms: int = 0  # How long it waits already, anywhere: waiting lifts it.
+    leases: int = 1  # Of an array: how many it could use there.
+
+
+class Granted(msgspec.Struct, frozen=True, kw_only=True, tag="granted"):
+    """Yes: this lease is yours if you start something in it within five seconds."""
+
+    job: JobId
+    epoch: Epoch
+    number: int  # Of the request; 0: nobody asked, the sender is idle and stole it.
+    lease: str  # 128 random bits; used by one Start.
+    cores: tuple[int, ...] = ()
+    gpus: tuple[str, ...] = ()
+    slots: int = 1  # How many such leases the owner could run side by side.
+
+
+class Waiting(msgspec.Struct, frozen=True, kw_only=True, tag="waiting"):
+    """Not now; it stands in the line here, and is forgotten after 30 s unless asked again."""
+
+    job: JobId
+    epoch: Epoch
+    number: int
+    position: int
+    why: str = ""  # What keeps the first of the line there, in a few words.
+
+
+class NotGranted(msgspec.Struct, frozen=True, kw_only=True, tag="not-granted"):
+    """No: it would not fit, or the owner does not lend."""
+
+    job: JobId
+    epoch: Epoch
+    number: int
+    reasons: tuple[str, ...]
+
+
+class Start(msgspec.Struct, frozen=True, kw_only=True, tag="start"):
+    """Run this attempt in the lease that you granted. Repeated until it is answered."""
+
+    job: JobId
+    epoch: Epoch
+    number: int
+    lease: str  # And the attempt's id from now on.
+    spec: JobSpec  # Whole, with its work.
+    attempt: int  # Its number: GRID_ATTEMPT.
+    fence: Fence = Fence()
+    indices: tuple[int, ...] = ()
+    rank: int = 0
+    ranks: int = 1  # More than one: it waits for its Go.
+    peers: tuple[str, ...] = ()
+    rendezvous: str = ""
+    # Of an at-most-once job: what its voters hold. It runs once they have renewed its lease.
+    standing: Standing | None = None
+    saved: tuple[Saved, ...] = ()  # States of its job, the newest first: it goes on from one.
+
+
+class Taken(msgspec.Struct, frozen=True, kw_only=True, tag="taken"):
+    """The attempt is durable here, and runs or will at once."""
+
+    job: JobId
+    lease: str
+
+
+class NotTaken(msgspec.Struct, frozen=True, kw_only=True, tag="not-taken"):
+    """No such lease: unknown, used, expired, or of a lower epoch. Nothing runs."""
+
+    job: JobId
+    lease: str
+    why: str
+
+
+class Withdrawn(msgspec.Struct, frozen=True, kw_only=True, tag="withdrawn"):
+    """The coordinator wants nothing more of its requests up to this number; leases go back."""
+
+    job: JobId
+    epoch: Epoch
+    number: int
+
+
+class Halt(msgspec.Struct, frozen=True, kw_only=True, tag="halt"):
+    """End an attempt.
+
+    Neither this nor Poll has a number: they are about a lease, which is used once. Whoever says
+    NotTaken of it has taken it back, so no Start, however late, finds it any more; and whoever is
+    told of a lease that has ended takes no notice.
+    """
+
+    job: JobId
+    epoch: Epoch
+    lease: str
+    grace_ms: int = 10_000
+    why: Literal["cancelled", "twice"] = "cancelled"  # twice: another one counts.
+
+
+class Begun(msgspec.Struct, frozen=True, kw_only=True, tag="begun"):
+    """A process of the attempt runs."""
+
+    job: JobId
+    lease: str
+    pid: int
+    at_ms: int
+    resumed: str = ""  # With which state it began, in words. Empty: none came.
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True, tag="report"):
+    """All that ended of an attempt so far, from the first on; kept until it is confirmed."""
+
+    job: JobId
+    lease: str
+    first: int  # How many ends came before these, and were confirmed.
+    ends: tuple[Ended, ...]  # As the keeper told them; of a chunk one for each index.
+    resumed: str = ""  # As in Begun, of one that ended before that was told.
+
+
+class Confirmed(msgspec.Struct, frozen=True, kw_only=True, tag="confirmed"):
+    """So many ends of the attempt are durable at the coordinator and at one holder more."""
+
+    job: JobId
+    lease: str
+    ends: int
+
+
+class Poll(msgspec.Struct, frozen=True, kw_only=True, tag="poll"):
+    """What became of this attempt? Asked after a restart or a takeover; report to me from now on.
+
+    Answered by Begun, by Report, by Taken if it has not begun, or by NotTaken.
+    """
+
+    job: JobId
+    epoch: Epoch
+    lease: str
+
+
+# Stealing
+
+
+class Idle(msgspec.Struct, frozen=True, kw_only=True, tag="idle"):
+    """There is room here: who waits at your place?"""
+
+    cpu_milli: int
+    memory_bytes: int
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True, tag="line"):
+    """The first who wait here and would fit, each with its coordinator."""
+
+    waiting: tuple[tuple[NodeId, JobId, Epoch, JobSpec], ...]  # At most STOLEN_MAX.
+
+
+# Holders
+
+
+class Copy(msgspec.Struct, frozen=True, kw_only=True, tag="copy"):
+    """Keep this record."""
+
+    record: bytes  # A JobRecord; what a holder does not understand of it, it keeps.
+
+
+class Copied(msgspec.Struct, frozen=True, kw_only=True, tag="copied"):
+    """It is durable here; or a later one already was."""
+
+    job: JobId
+    version: Fence
+    mark: int = 0  # Of the Copy that this answers: the CRC-32 of its bytes. 0: of an Inquiry.
+
+
+class NotCopied(msgspec.Struct, frozen=True, kw_only=True, tag="not-copied"):
+    """It is not: the disk is full, or there are too many already."""
+
+    job: JobId
+    version: Fence
+    why: str
+
+
+class Inquiry(msgspec.Struct, frozen=True, kw_only=True, tag="inquiry"):
+    """Do you hold a record of this job? Asked by a restarted coordinator, and by whoever doubts."""
+
+    jobs: tuple[JobId, ...]  # At most 256.
+    is_short: bool = False  # Only whether the other still has them: Copied will do.
+
+
+class Holding(msgspec.Struct, frozen=True, kw_only=True, tag="holding"):
+    """The answer for one job; empty: I do not know it."""
+
+    job: JobId
+    record: bytes = b""
+
+
+class Dispensable(msgspec.Struct, frozen=True, kw_only=True, tag="dispensable"):
+    """A majority of a newer list without you holds the record durably: yours may go."""
+
+    job: JobId
+    version: Fence
+
+
+AcrossMessage = (
+    Reserve | Granted | Waiting | NotGranted | Start | Taken | NotTaken | Withdrawn | Halt | Begun
+    | Report | Confirmed | Poll | Idle | Line | Copy | Copied | NotCopied | Inquiry | Holding
+    | Dispensable
+)  # fmt: skip

@@ -1,0 +1,168 @@
+"""What nodes say to each other about jobs that must never run twice at once, on the job lane.
+
+Lives here: the register that guardians keep of such a job, their votes, the leases they renew.
+Never here: asking for room, starting, reporting, which all jobs share (`across`).
+Invariant: everything may be said twice, and arrive late or never: an answer repeats the number of
+its question, drawn by lot, so that nobody takes an answer to an earlier life for its own.
+"""
+
+from typing import Final
+
+import msgspec
+
+from distributed_grid.model.across import Epoch, Fence
+from distributed_grid.model.ids import JobId, NodeId
+
+RENEWALS_MAX: Final = 256  # In one message: some 50 kB, and more than a machine runs at once.
+
+
+class Member(msgspec.Struct, frozen=True, order=True, array_like=True):
+    """Who votes: a node with the store that it had then. A new store is somebody else."""
+
+    node: NodeId
+    store: str
+
+
+Sets = tuple[tuple[Member, ...], ...]  # A majority of each is needed: one set, or old and next.
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """Who votes on a job, and which attempt may run."""
+
+    version: Fence = Fence()  # Of the write.
+    guardians: tuple[Member, ...] = ()
+    next: tuple[Member, ...] = ()  # While the set changes: those who will be.
+    attempt: Fence = Fence()  # Under which the attempt runs: the write that named or adopted it.
+    lease: str = ""  # The attempt's id. Empty: none was named yet.
+    node: NodeId = NodeId("")  # That may run it.
+
+    @property
+    def sets(self) -> Sets:
+        """Of each of these a majority is needed, for anything."""
+        return (self.guardians, self.next) if self.next else (self.guardians,)
+
+
+class Written(msgspec.Struct, frozen=True, kw_only=True):
+    """What the register holds."""
+
+    standing: Standing
+    value: bytes = b""  # A JobRecord.
+
+
+# Writing
+
+
+class Prepare(msgspec.Struct, frozen=True, kw_only=True, tag="vote-prepare"):
+    """Promise me to obey no lower epoch, and tell me what you have accepted."""
+
+    job: JobId
+    epoch: Epoch
+    ask: int
+    sets: Sets  # As the asker knows them.
+    is_forced: bool = False  # A person says so: whoever voted before need not be asked.
+
+
+class Promised(msgspec.Struct, frozen=True, kw_only=True, tag="vote-promised"):
+    """I do, durably."""
+
+    job: JobId
+    epoch: Epoch
+    ask: int
+    store: str
+    written: Written | None = None
+
+
+class NotPromised(msgspec.Struct, frozen=True, kw_only=True, tag="vote-not-promised"):
+    """I have promised as much to another, or have no vote on this."""
+
+    job: JobId
+    epoch: Epoch
+    ask: int
+    store: str
+    promised: Epoch
+    written: Written | None = None
+
+
+class Accept(msgspec.Struct, frozen=True, kw_only=True, tag="vote-accept"):
+    """Keep this from now on."""
+
+    job: JobId
+    ask: int
+    sets: Sets  # Whose majorities decide on it.
+    written: Written
+    is_forced: bool = False
+
+
+class Accepted(msgspec.Struct, frozen=True, kw_only=True, tag="vote-accepted"):
+    """I do, durably."""
+
+    job: JobId
+    ask: int
+    version: Fence
+    store: str
+
+
+class NotAccepted(msgspec.Struct, frozen=True, kw_only=True, tag="vote-not-accepted"):
+    """I have promised not to."""
+
+    job: JobId
+    ask: int
+    version: Fence
+    store: str
+    promised: Epoch
+
+
+# Leases
+
+
+class Renewal(msgspec.Struct, frozen=True, array_like=True):
+    """One attempt that wants to go on."""
+
+    job: JobId
+    lease: str
+    fence: Fence
+    version: Fence  # Of the newest standing that its node has seen.
+
+
+class RenewLeases(msgspec.Struct, frozen=True, kw_only=True, tag="vote-renew"):
+    """All attempts here that you are a guardian of."""
+
+    life: int  # Of the asker: another at every start.
+    sent_us: int  # On the asker's clock, read before this was sent.
+    renewals: tuple[Renewal, ...]  # At most RENEWALS_MAX.
+
+
+class LeasesRenewed(msgspec.Struct, frozen=True, kw_only=True, tag="vote-renewed"):
+    """Those who may go on; and of whoever may not, or does not know it, the standing."""
+
+    life: int
+    sent_us: int
+    store: str
+    renewed: tuple[str, ...] = ()
+    standings: tuple[tuple[str, Standing], ...] = ()  # By lease.
+
+
+# Stores
+
+
+class Recollect(msgspec.Struct, frozen=True, kw_only=True, tag="vote-recollect"):
+    """My store has made so many votes: remember that. Do you remember more?"""
+
+    life: int
+    store: str
+    count: int
+
+
+class Recollected(msgspec.Struct, frozen=True, kw_only=True, tag="vote-recollected"):
+    """The most that I remember, durably, of your store."""
+
+    life: int
+    store: str
+    count: int
+    by: str  # The store of who answers.
+
+
+RegisterMessage = (
+    Prepare | Promised | NotPromised | Accept | Accepted | NotAccepted
+    | RenewLeases | LeasesRenewed | Recollect | Recollected
+)  # fmt: skip
