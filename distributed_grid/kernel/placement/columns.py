@@ -7,6 +7,7 @@ exact key of `rank`.
 """
 
 from collections.abc import Hashable, Iterable
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,11 @@ CAPACITY_MIN = 128
 _INTERNED = (
     "gpus_free", "custom_free", "node_class", "labels", "running", "arch", "features",
 )  # fmt: skip
+# All that is not a number, or decides what is not.
+_LASTING = attrgetter(
+    "name", "free.gpus", "free.custom", "node_class", "labels", "running", "arch", "features",
+    "power.on_battery", "network.reachability", "verification",
+)  # fmt: skip
 
 
 class Columns(View, Snapshot):
@@ -50,27 +56,36 @@ class Columns(View, Snapshot):
         self._ids = np.zeros((4, CAPACITY_MIN), np.uint64)
         self._words = {name: Interned(CAPACITY_MIN) for name in _INTERNED}
         for record in records:
-            self.update(record)
+            self._write(record)
         self._slice()
 
     # Changing
 
     def update(self, record: NodeRecord) -> None:
         """Add a node, or replace what is known of it."""
+        count = len(self._nodes)
+        self._write(record)
+        if len(self._nodes) != count:
+            self._slice()
+
+    def _write(self, record: NodeRecord) -> None:
+        self.version += 1
         row = self._row.get(record.id)
         if row is None:
             row = self._append(record)
         else:
+            before, self._nodes[row] = self._nodes[row], record
+            if _LASTING(before) == _LASTING(record):  # Only numbers have changed, as mostly.
+                self._numbers[:, row] = numbers_of(record)
+                return
             for column in self._words.values():
                 column.clear(row)
-            self._forget_name(self._nodes[row])
-            self._nodes[row] = record
+            self._forget_name(before)
         self._named.setdefault(record.name, {})[record.id] = None
         self._numbers[:, row] = numbers_of(record)
         self._truths[:, row] = truths_of(record)
         for column, value in zip(self._words.values(), _words_of(record), strict=True):
             column.set(row, value)
-        self.version += 1
 
     def remove(self, node: NodeId) -> None:
         """Forget a node; unknown ones are forgotten already."""
@@ -98,7 +113,6 @@ class Columns(View, Snapshot):
         self._nodes.append(record)
         self._row[record.id] = row
         self._ids[:, row] = rank.words_of(int(record.id, 16))
-        self._slice()
         return row
 
     def _forget_name(self, record: NodeRecord) -> None:
