@@ -1,0 +1,339 @@
+"""A guardian of at-most-once jobs: promises, what it accepted, leases it renews.
+
+Lives here: one node's votes. Never here: counting them (`register_writer`, `register_lease`), the
+disk.
+Invariant: no vote is given that a crash, an empty disk or an old one could undo. So every vote is
+durable and counted, and told only when so many of the others remember the count that, after a
+start, those who must be asked include one who does.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from distributed_grid.kernel.across.register_effects import AGAIN_US, Effects, NewStore
+from distributed_grid.kernel.across.register_sets import is_recollected, is_remembered, members_of
+from distributed_grid.model.across import Epoch
+from distributed_grid.model.ids import JobId, NodeId
+from distributed_grid.wire.register import (
+    Accept,
+    Accepted,
+    LeasesRenewed,
+    Member,
+    NotAccepted,
+    NotPromised,
+    Prepare,
+    Promised,
+    Recollect,
+    Recollected,
+    RegisterMessage,
+    Renewal,
+    RenewLeases,
+    Sets,
+    Standing,
+    Written,
+)
+
+JOBS_MAX: Final = 10_000  # Records of 10 kB: a hundred megabytes at most.
+STORES_MAX: Final = (
+    8  # Of one node that are remembered: who loses more disks than that has no luck.
+)
+HELD_US: Final = 10_000_000  # Who asked for a vote has asked again by then, or has gone.
+
+STORE: Final = "vote/store"
+JOB: Final = "vote/job/"
+REMEMBERED: Final = "vote/remembered/"
+
+Chance = Callable[[int], int]
+
+
+class Store(msgspec.Struct, frozen=True):
+    """What this node's disk is called, and how many votes were made durable on it."""
+
+    id: str
+    count: int = 0
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """The votes on one job."""
+
+    promised: Epoch = Epoch()
+    # Of the question that got the promise: asked again, it gets the same answer. -1: of none.
+    ask: int = -1
+    written: Written | None = None
+
+
+class Held(msgspec.Struct, frozen=True):
+    """An answer that waits until others remember that it was given."""
+
+    answer: Promised | Accepted
+    sets: Sets
+    count: int
+    since_us: int
+
+
+class Voter:
+    """All votes of one node."""
+
+    def __init__(self, node: NodeId, chance: Chance) -> None:
+        self.me = Member(node, "")
+        self.stores: dict[NodeId, str] = {}  # As last heard: whom to name as a member.
+        self._chance = chance
+        self._life = 0
+        self._count = 0
+        self._jobs: dict[JobId, Kept] = {}
+        self._remembered: dict[NodeId, dict[str, int]] = {}
+        self.is_new = False  # The store was made in this life: nobody remembers more of it.
+        self.answered: set[Member] = set()  # In this life.
+        self._confirmed: dict[Member, int] = {}
+        self._held: dict[tuple[JobId, NodeId], Held] = {}
+        self._asked: dict[NodeId, tuple[int, int]] = {}  # When, and with which count.
+
+    def start(self, saved: Mapping[str, bytes], now_us: int) -> Effects:
+        """Once, with what earlier lives saved: take it up, and ask what others remember of it."""
+        effects = Effects()
+        self._life = self._chance(1 << 62)
+        for key, body in saved.items():
+            if key.startswith(JOB):
+                self._jobs[JobId(key.removeprefix(JOB))] = _decode_kept(body)
+            elif key.startswith(REMEMBERED):
+                node = NodeId(key.removeprefix(REMEMBERED))
+                self._remembered[node] = _decode_remembered(body)
+        if STORE in saved:
+            store = _decode_store(saved[STORE])
+            self.me, self._count = Member(self.me.node, store.id), store.count
+        else:
+            self._begin_store(effects)
+        for kept in self._jobs.values():
+            self._is_voting(kept.written.standing.sets if kept.written else (), now_us, effects)
+        return effects
+
+    def meet(self, node: NodeId, now_us: int) -> Effects:
+        """Ask a node for the name of its store."""
+        effects = Effects()
+        self._ask(node, now_us, effects)
+        return effects
+
+    def written(self, job: JobId) -> Written | None:
+        """What this node has accepted last: where a takeover begins."""
+        kept = self._jobs.get(job)
+        return kept.written if kept else None
+
+    @property
+    def jobs(self) -> list[JobId]:
+        """Those that it has votes on."""
+        return list(self._jobs)
+
+    def promised(self, job: JobId) -> Epoch:
+        """The highest epoch that this node has promised to obey."""
+        return self._jobs.get(job, Kept()).promised
+
+    def forget(self, job: JobId) -> Effects:
+        """The job is over, and its summary is kept elsewhere for as long as anybody may ask."""
+        self._jobs.pop(job, None)
+        return Effects(save={JOB + job: None})
+
+    def hear(self, sender: NodeId, message: RegisterMessage, now_us: int) -> Effects:
+        """What a coordinator, an executor or another guardian says."""
+        effects = Effects()
+        match message:
+            case Prepare():
+                self._prepare(sender, message, now_us, effects)
+            case Accept():
+                self._accept(sender, message, now_us, effects)
+            case RenewLeases():
+                self._renew(sender, message, now_us, effects)
+            case Recollect():
+                self._remember(sender, message, effects)
+            case Recollected():
+                self._recollected(sender, message, now_us, effects)
+            case _:
+                pass  # For whoever asked.
+        return effects
+
+    def tick(self, now_us: int) -> Effects:
+        """Now and then: ask again who has not confirmed."""
+        effects = Effects()
+        for key, held in list(self._held.items()):
+            if now_us - held.since_us >= HELD_US:
+                del self._held[key]
+            else:
+                self._spread(held.sets, now_us, effects)
+        return effects
+
+    # Votes
+
+    def _prepare(self, sender: NodeId, asked: Prepare, now_us: int, effects: Effects) -> None:
+        kept = self._jobs.get(asked.job, Kept())
+        is_repeat = (asked.epoch, asked.ask) == (kept.promised, kept.ask)
+        is_refused = not is_repeat and asked.epoch <= kept.promised
+        if is_refused or self.me not in members_of(asked.sets) or not self._has_room(asked.job):
+            refusal = NotPromised(
+                job=asked.job, epoch=asked.epoch, ask=asked.ask, store=self.me.store,
+                promised=kept.promised, written=kept.written,
+            )  # fmt: skip
+            effects.send.append((sender, refusal))
+            return
+        if not self._is_voting(_concerned(asked, kept), now_us, effects):
+            return
+        if not is_repeat:
+            kept = Kept(asked.epoch, asked.ask, kept.written)
+            self._jobs[asked.job] = kept
+            effects.save[JOB + asked.job] = _encode(kept)
+            self._count_vote(effects)
+        answer = Promised(
+            job=asked.job, epoch=asked.epoch, ask=asked.ask, store=self.me.store,
+            written=kept.written,
+        )  # fmt: skip
+        self._answer(sender, answer, asked.sets, now_us, effects)
+
+    def _accept(self, sender: NodeId, asked: Accept, now_us: int, effects: Effects) -> None:
+        kept = self._jobs.get(asked.job, Kept())
+        version = asked.written.standing.version
+        if self.me not in members_of(asked.sets) or not self._has_room(asked.job):
+            return
+        if version.epoch < kept.promised:
+            refusal = NotAccepted(
+                job=asked.job, ask=asked.ask, version=version, store=self.me.store,
+                promised=kept.promised,
+            )  # fmt: skip
+            effects.send.append((sender, refusal))
+            return
+        if not self._is_voting(_concerned(asked, kept), now_us, effects):
+            return
+        if kept.written is None or version > kept.written.standing.version:
+            ask = kept.ask if version.epoch == kept.promised else -1
+            kept = Kept(version.epoch, ask, asked.written)
+            self._jobs[asked.job] = kept
+            effects.save[JOB + asked.job] = _encode(kept)
+            self._count_vote(effects)
+        elif version < kept.written.standing.version:
+            return  # Late: its writer has moved on.
+        answer = Accepted(job=asked.job, ask=asked.ask, version=version, store=self.me.store)
+        self._answer(sender, answer, asked.sets, now_us, effects)
+
+    def _has_room(self, job: JobId) -> bool:
+        return job in self._jobs or len(self._jobs) < JOBS_MAX
+
+    def _is_voting(self, sets: Sets, now_us: int, effects: Effects) -> bool:
+        """Whether enough of the others were asked since the start; if not, ask them."""
+        if self.is_new or is_recollected(sets, self.me, self.answered):
+            return True
+        for member in members_of(sets):
+            if member != self.me and member not in self.answered:
+                self._ask(member.node, now_us, effects)
+        return False
+
+    # Leases
+
+    def _renew(self, sender: NodeId, asked: RenewLeases, now_us: int, effects: Effects) -> None:
+        renewed: list[str] = []
+        standings: list[tuple[str, Standing]] = []
+        for renewal in asked.renewals:
+            kept = self._jobs.get(renewal.job)
+            if kept is None or kept.written is None:
+                continue  # It was not told yet, or has lost its store: no word on this.
+            standing = kept.written.standing
+            may_go_on = self._may_go_on(renewal, kept.promised, standing)
+            if may_go_on and not self._is_voting(standing.sets, now_us, effects):
+                continue
+            if may_go_on:
+                renewed.append(renewal.lease)
+            if not may_go_on or standing.version > renewal.version:
+                standings.append((renewal.lease, standing))
+        answer = LeasesRenewed(
+            life=asked.life, sent_us=asked.sent_us, store=self.me.store,
+            renewed=tuple(renewed), standings=tuple(standings),
+        )  # fmt: skip
+        effects.send.append((sender, answer))
+
+    def _may_go_on(self, renewal: Renewal, promised: Epoch, standing: Standing) -> bool:
+        if self.me not in members_of(standing.sets):
+            return False  # It was a guardian once.
+        return renewal.fence.epoch >= promised and renewal.fence >= standing.attempt
+
+    # The store
+
+    def _begin_store(self, effects: Effects) -> None:
+        self.me = Member(self.me.node, f"{self._chance(1 << 128):032x}")
+        self._count, self.is_new = 0, True
+        for of_the_old in (self._held, self._confirmed, self._asked):
+            of_the_old.clear()
+        effects.save[STORE] = _encode(Store(self.me.store))
+        effects.happened.append(NewStore(member=self.me))
+
+    def _count_vote(self, effects: Effects) -> None:
+        self._count += 1
+        effects.save[STORE] = _encode(Store(self.me.store, self._count))
+
+    def _answer(
+        self, to: NodeId, answer: Promised | Accepted, sets: Sets, now_us: int, effects: Effects
+    ) -> None:
+        held = Held(answer, sets, self._count, now_us)
+        if self._is_confirmed(held):
+            effects.send.append((to, answer))
+        else:
+            self._held[answer.job, to] = held
+            self._spread(sets, now_us, effects)
+
+    def _is_confirmed(self, held: Held) -> bool:
+        remember = {member for member, count in self._confirmed.items() if count >= held.count}
+        return is_remembered(held.sets, self.me, remember)
+
+    def _spread(self, sets: Sets, now_us: int, effects: Effects) -> None:
+        for member in members_of(sets):
+            if member != self.me and self._confirmed.get(member, -1) < self._count:
+                self._ask(member.node, now_us, effects)
+
+    def _ask(self, node: NodeId, now_us: int, effects: Effects) -> None:
+        asked_us, count = self._asked.get(node, (0, -1))
+        if node == self.me.node or (count == self._count and now_us - asked_us < AGAIN_US):
+            return  # A member of this node's own is an older store of it.
+        self._asked[node] = (now_us, self._count)
+        question = Recollect(life=self._life, store=self.me.store, count=self._count)
+        effects.send.append((node, question))
+
+    def _remember(self, sender: NodeId, told: Recollect, effects: Effects) -> None:
+        self.stores[sender] = told.store
+        stores = self._remembered.setdefault(sender, {})
+        if told.count > stores.get(told.store, -1):
+            stores[told.store] = told.count
+            while len(stores) > STORES_MAX:
+                del stores[next(iter(stores))]
+            effects.save[REMEMBERED + sender] = _encode(stores)
+        answer = Recollected(
+            life=told.life, store=told.store, count=stores[told.store], by=self.me.store
+        )
+        effects.send.append((sender, answer))
+
+    def _recollected(
+        self, sender: NodeId, told: Recollected, now_us: int, effects: Effects
+    ) -> None:
+        self.stores[sender] = told.by
+        if (told.life, told.store) != (self._life, self.me.store):
+            return  # An answer to an earlier life.
+        if told.count > self._count:
+            self._begin_store(effects)  # The disk is older than what was promised on it.
+            return
+        member = Member(sender, told.by)
+        self.answered.add(member)
+        self._confirmed[member] = max(told.count, self._confirmed.get(member, 0))
+        for (job, to), held in list(self._held.items()):
+            if self._is_confirmed(held):
+                del self._held[job, to]
+                effects.send.append((to, held.answer))
+            elif told.count < held.count:
+                self._spread(held.sets, now_us, effects)
+
+
+def _concerned(asked: Prepare | Accept, kept: Kept) -> Sets:
+    """Who may remember more of a voter than it does. Without the old voters, if a person says."""
+    old = kept.written.standing.sets if kept.written and not asked.is_forced else ()
+    return (*asked.sets, *old)
+
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode_kept: Final = msgspec.msgpack.Decoder(Kept).decode
+_decode_store: Final = msgspec.msgpack.Decoder(Store).decode
+_decode_remembered: Final = msgspec.msgpack.Decoder(dict[str, int]).decode

@@ -1,0 +1,371 @@
+import random
+
+import msgspec
+import pytest
+
+from distributed_grid.kernel.across import register_voter
+from distributed_grid.kernel.across.register_effects import AGAIN_US, Effects, NewStore
+from distributed_grid.kernel.across.register_voter import HELD_US, STORE, STORES_MAX, Store, Voter
+from distributed_grid.model.across import Epoch
+from distributed_grid.model.ids import JobId, NodeId
+from distributed_grid.wire.register import (
+    Accept,
+    Accepted,
+    LeasesRenewed,
+    Member,
+    NotAccepted,
+    NotPromised,
+    Prepare,
+    Promised,
+    Recollect,
+    Recollected,
+    Renewal,
+    RenewLeases,
+)
+from tests.unit.across.register_lab import (
+    JOB,
+    A,
+    B,
+    C,
+    RegisterLab,
+    a_written,
+    fence,
+    member,
+    members,
+)
+
+ALONE = (members("a"),)
+THREE = (members("abc"),)
+NOW_US = 10**9
+X = NodeId("x")
+
+
+def a_voter(saved: dict[str, bytes] | None = None, life: int = 1) -> tuple[Voter, Effects]:
+    voter = Voter(A, random.Random(life).randrange)
+    given = {STORE: msgspec.msgpack.encode(Store("store-a"))} if saved is None else saved
+    return voter, voter.start(given, NOW_US)
+
+
+def a_prepare(counter: int, node: str = "x", ask: int = 7, sets=ALONE, job=JOB) -> Prepare:
+    return Prepare(job=job, epoch=Epoch(counter, NodeId(node)), ask=ask, sets=sets)
+
+
+def an_accept(version, sets=ALONE, ask: int = 7, names: str = "a", **fields) -> Accept:
+    return Accept(job=JOB, ask=ask, sets=sets, written=a_written(version, names, **fields))
+
+
+def told(effects: Effects, kind: type) -> list:
+    return [message for _, message in effects.send if isinstance(message, kind)]
+
+
+# Promises
+
+
+def test_a_promise_is_saved_before_it_is_told_and_survives_the_next_life():
+    voter, _ = a_voter()
+    effects = voter.hear(X, a_prepare(2), NOW_US)
+    assert [type(message) for _, message in effects.send] == [Promised]
+    assert effects.save.keys() == {STORE, "vote/job/job"}
+
+    again, _ = a_voter(effects.save)
+    assert again.promised(JOB) == Epoch(2, X)
+    (refusal,) = told(again.hear(X, a_prepare(2, "w"), NOW_US), NotPromised)
+    assert (refusal.promised, refusal.written) == (Epoch(2, X), None)
+
+
+@pytest.mark.parametrize(("counter", "node"), [(2, "w"), (1, "z"), (2, "x")])
+def test_who_asks_with_no_higher_epoch_is_refused(counter, node):
+    voter, _ = a_voter()
+    voter.hear(X, a_prepare(2), NOW_US)
+    effects = voter.hear(B, a_prepare(counter, node, ask=8), NOW_US)
+
+    assert told(effects, NotPromised)
+    assert not effects.save
+
+
+def test_of_two_takeovers_at_once_the_higher_node_id_is_later():
+    voter, _ = a_voter()
+    voter.hear(X, a_prepare(2, "x"), NOW_US)
+
+    assert told(voter.hear(X, a_prepare(2, "y"), NOW_US), Promised)
+
+
+def test_the_same_question_gets_the_same_answer_without_another_vote():
+    voter, _ = a_voter()
+    first = voter.hear(X, a_prepare(2), NOW_US)
+    second = voter.hear(X, a_prepare(2), NOW_US)
+
+    assert first.send == second.send
+    assert not second.save
+
+
+def test_who_is_no_member_has_no_vote_and_tells_what_it_holds():
+    voter, _ = a_voter()
+    voter.hear(X, an_accept(fence(1)), NOW_US)
+    stranger = ((Member(A, "another"), *members("bc")),)
+    (refusal,) = told(voter.hear(X, a_prepare(9, sets=stranger), NOW_US), NotPromised)
+
+    assert refusal.written.standing.version == fence(1)
+    assert refusal.promised < Epoch(9, X)
+    assert voter.hear(X, an_accept(fence(9), sets=stranger), NOW_US) == Effects()
+
+
+def test_a_guardian_with_too_many_jobs_takes_no_more(monkeypatch):
+    monkeypatch.setattr(register_voter, "JOBS_MAX", 1)
+    voter, _ = a_voter()
+    voter.hear(X, a_prepare(1), NOW_US)
+    other = JobId("other")
+
+    assert told(voter.hear(X, a_prepare(1, job=other), NOW_US), NotPromised)
+    more = Accept(job=other, ask=1, sets=ALONE, written=a_written(fence(1)))
+    assert voter.hear(X, more, NOW_US) == Effects()
+    assert voter.forget(JOB).save == {"vote/job/job": None}
+    assert told(voter.hear(X, a_prepare(1, job=other), NOW_US), Promised)
+
+
+# Writes
+
+
+def test_what_is_accepted_is_saved_and_returned_with_the_next_promise():
+    voter, _ = a_voter()
+    effects = voter.hear(X, an_accept(fence(1), value=b"one"), NOW_US)
+    assert told(effects, Accepted) == [Accepted(job=JOB, ask=7, version=fence(1), store="store-a")]
+    again, _ = a_voter(effects.save)
+    (promise,) = told(again.hear(X, a_prepare(2), NOW_US), Promised)
+
+    assert promise.written.value == b"one"
+    assert again.written(JOB) == promise.written
+    assert again.written(JobId("unknown")) is None
+
+
+def test_a_write_of_a_lower_epoch_than_promised_is_refused():
+    voter, _ = a_voter()
+    voter.hear(X, a_prepare(2), NOW_US)
+    effects = voter.hear(A, an_accept(fence(1)), NOW_US)
+
+    assert told(effects, NotAccepted)[0].promised == Epoch(2, X)
+    assert not effects.save
+
+
+def test_a_write_that_comes_twice_is_answered_twice_and_an_older_one_not_at_all():
+    voter, _ = a_voter()
+    voter.hear(X, a_prepare(1, "a", ask=5), NOW_US)
+    voter.hear(X, an_accept(fence(1, seq=2)), NOW_US)
+
+    again = voter.hear(X, an_accept(fence(1, seq=2)), NOW_US)
+    assert told(again, Accepted)
+    assert not again.save
+    assert voter.hear(X, an_accept(fence(1, seq=1)), NOW_US) == Effects()
+    assert told(voter.hear(X, a_prepare(1, "a", ask=5), NOW_US), Promised)
+
+
+def test_a_write_of_a_higher_epoch_is_a_promise_too():
+    voter, _ = a_voter()
+    voter.hear(X, an_accept(fence(3, "x")), NOW_US)
+
+    assert voter.promised(JOB) == Epoch(3, X)
+    assert told(voter.hear(X, a_prepare(3, "x", ask=7), NOW_US), Promised) == []
+
+
+# Leases
+
+
+def renewed(voter: Voter, at: tuple, seen=None, lease: str = "l", job=JOB) -> LeasesRenewed:
+    wish = Renewal(job, lease, fence(*at), seen or fence(*at))
+    question = RenewLeases(life=3, sent_us=5, renewals=(wish,))
+    (answer,) = told(voter.hear(X, question, NOW_US), LeasesRenewed)
+    assert (answer.life, answer.sent_us, answer.store) == (3, 5, "store-a")
+    return answer
+
+
+def a_lessor(**fields) -> Voter:
+    voter, _ = a_voter()
+    given = {"names": "a", "attempt": fence(2, "a", 4), "lease": "l", "node": X, **fields}
+    voter.hear(X, an_accept(fence(2, "a", 5), **given), NOW_US)
+    return voter
+
+
+def test_a_lease_is_renewed_for_the_attempt_that_is_named():
+    voter = a_lessor()
+
+    assert renewed(voter, (2, "a", 4), seen=fence(2, "a", 5)).renewed == ("l",)
+    assert renewed(voter, (2, "a", 4), seen=fence(2, "a", 5)).standings == ()
+
+
+def test_who_does_not_know_the_newest_standing_is_told():
+    voter = a_lessor()
+    ((lease, standing),) = renewed(voter, (2, "a", 4)).standings
+
+    assert (lease, standing) == ("l", voter.written(JOB).standing)
+
+
+def test_a_lower_fence_than_the_accepted_one_is_not_renewed():
+    answer = renewed(a_lessor(), (2, "a", 3))
+
+    assert answer.renewed == ()
+    assert answer.standings[0][1].attempt == fence(2, "a", 4)
+
+
+def test_a_fence_below_the_promise_is_not_renewed():
+    voter = a_lessor()
+    voter.hear(X, a_prepare(3), NOW_US)
+
+    assert renewed(voter, (2, "a", 4)).renewed == ()
+
+
+def test_a_higher_fence_than_the_accepted_one_is_renewed():
+    assert renewed(a_lessor(), (3, "a", 1)).renewed == ("l",)
+
+
+def test_who_was_a_guardian_once_renews_nothing_and_tells_who_is_now():
+    voter = a_lessor()
+    settled = an_accept(fence(2, "a", 6), sets=(members("a"), members("bcd")), names="bcd")
+    voter.hear(X, settled, NOW_US)
+    effects = voter.hear(
+        B, Recollected(life=voter._life, store="store-a", count=2, by="store-b"), NOW_US
+    )
+    assert told(effects, Accepted) == []
+    answer = renewed(voter, (9, "a", 9))
+
+    assert answer.renewed == ()
+    assert answer.standings[0][1].guardians == members("bcd")
+
+
+def test_of_an_unknown_job_a_guardian_says_nothing():
+    voter, _ = a_voter()
+    assert renewed(voter, (9,)).renewed == ()
+    voter.hear(X, a_prepare(1), NOW_US)
+    assert renewed(voter, (9,)).standings == ()
+
+
+# Stores
+
+
+def test_a_first_start_makes_a_store_and_tells_its_name():
+    voter, effects = a_voter({})
+
+    assert effects.happened == [NewStore(member=voter.me)]
+    assert len(voter.me.store) == 32
+    again, later = a_voter(effects.save, life=2)
+    assert again.me == voter.me
+    assert later == Effects()
+    assert a_voter({}, life=2)[0].me != voter.me
+
+
+def test_a_vote_is_told_when_one_of_two_others_remembers_it():
+    voter, _ = a_voter({})
+    sets = ((voter.me, *members("bc")),)
+    effects = voter.hear(X, a_prepare(1, sets=sets), NOW_US)
+
+    assert [to for to, _ in effects.send] == [B, C]
+    question = effects.send[0][1]
+    assert question == Recollect(life=voter._life, store=voter.me.store, count=1)
+    assert voter.tick(NOW_US + AGAIN_US - 1) == Effects()
+    assert [to for to, _ in voter.tick(NOW_US + AGAIN_US).send] == [B, C]
+
+    late = Recollected(life=voter._life, store=voter.me.store, count=0, by="store-b")
+    assert told(voter.hear(B, late, NOW_US + 2 * AGAIN_US), Promised) == []
+    stranger = Recollected(life=voter._life, store=voter.me.store, count=1, by="new")
+    assert told(voter.hear(C, stranger, NOW_US), Promised) == []
+    effects = voter.hear(C, msgspec.structs.replace(stranger, by="store-c"), NOW_US)
+    assert [(to, type(message)) for to, message in effects.send] == [(X, Promised)]
+    assert voter.tick(NOW_US + 9 * AGAIN_US) == Effects()
+    assert told(voter.hear(X, a_prepare(1, sets=sets), NOW_US), Promised)
+
+
+def test_an_answer_that_nobody_confirms_is_given_up():
+    voter, _ = a_voter({})
+    sets = ((voter.me, *members("bc")),)
+    voter.hear(X, a_prepare(1, sets=sets), NOW_US)
+
+    assert voter.tick(NOW_US + HELD_US - 1).send
+    assert voter.tick(NOW_US + HELD_US) == Effects()
+    confirmed = Recollected(life=voter._life, store=voter.me.store, count=1, by="store-b")
+    assert voter.hear(B, confirmed, NOW_US + HELD_US) == Effects()
+
+
+def test_what_others_tell_of_their_stores_is_remembered_for_good():
+    voter, _ = a_voter()
+    effects = voter.hear(B, Recollect(life=4, store="s", count=9), NOW_US)
+    assert effects.send == [(B, Recollected(life=4, store="s", count=9, by="store-a"))]
+    assert voter.stores == {B: "s"}
+
+    again, _ = a_voter(effects.save | {STORE: msgspec.msgpack.encode(Store("store-a"))})
+    effects = again.hear(B, Recollect(life=5, store="s", count=3), NOW_US)
+    assert effects.send == [(B, Recollected(life=5, store="s", count=9, by="store-a"))]
+    assert not effects.save
+
+
+def test_of_one_node_the_newest_stores_are_remembered():
+    voter, _ = a_voter()
+    for number in range(STORES_MAX + 1):
+        voter.hear(B, Recollect(life=4, store=f"s{number}", count=9), NOW_US)
+
+    (answer,) = told(voter.hear(B, Recollect(life=4, store="s0", count=1), NOW_US), Recollected)
+    assert answer.count == 1
+    (answer,) = told(voter.hear(B, Recollect(life=4, store="s8", count=1), NOW_US), Recollected)
+    assert answer.count == 9
+
+
+def test_a_node_can_be_asked_for_the_name_of_its_store():
+    voter, _ = a_voter()
+    assert [to for to, _ in voter.meet(B, NOW_US).send] == [B]
+    assert voter.meet(B, NOW_US + 1) == Effects()
+    voter.hear(B, Recollected(life=0, store="of another life", count=0, by="sb"), NOW_US)
+
+    assert voter.stores == {B: "sb"}
+
+
+def test_after_a_start_a_guardian_votes_once_a_majority_of_the_others_has_answered():
+    lab = RegisterLab()
+    lab.open()
+    lab.away.add(C)
+    lab.start(A)
+    lab.deliver()
+    voter = lab.nodes[A].voter
+    wish = Renewal(JOB, "l", fence(9), fence(9))
+    question = RenewLeases(life=3, sent_us=5, renewals=(wish,))
+
+    assert told(voter.hear(X, a_prepare(5, sets=THREE), lab.now_us), Promised) == []
+    assert voter.hear(X, an_accept(fence(9), sets=THREE), lab.now_us).save == {}
+    (answer,) = told(voter.hear(X, question, lab.now_us), LeasesRenewed)
+    assert (answer.renewed, answer.standings) == ((), ())
+    lab.away.clear()
+    lab.now_us += AGAIN_US
+    lab.do(A, voter.hear(X, a_prepare(5, sets=THREE), lab.now_us))
+    lab.deliver()
+    (answer,) = told(voter.hear(X, question, lab.now_us), LeasesRenewed)
+    assert answer.renewed == ("l",)
+    effects = voter.hear(X, a_prepare(5, sets=THREE), lab.now_us)
+    assert effects.save.keys() == {STORE, "vote/job/job"}
+
+
+def test_a_guardian_with_an_old_disk_begins_another_store_and_has_no_vote():
+    lab = RegisterLab()
+    old = dict(lab.disks[A])
+    lab.open()
+    lab.disks[A] = old
+    lab.start(A)
+    voter = lab.nodes[A].voter
+    lab.do(A, voter.hear(B, a_prepare(5, sets=THREE), lab.now_us))
+    lab.deliver()
+
+    assert voter.me != member("a")
+    assert lab.take(A, NewStore) == [NewStore(member=voter.me)]
+    assert told(voter.hear(B, a_prepare(6, sets=THREE), lab.now_us), NotPromised)
+
+
+def test_an_answer_to_an_earlier_life_does_not_count():
+    lab = RegisterLab()
+    lab.open()
+    register = lab.start(A)
+    answer = Recollected(life=1, store="store-a", count=0, by="store-b")
+    register.voter.hear(B, answer, lab.now_us)
+    register.voter.hear(C, msgspec.structs.replace(answer, by="store-c"), lab.now_us)
+
+    assert register.voter.answered == set()
+
+
+def test_what_is_not_for_a_guardian_does_nothing():
+    voter, _ = a_voter()
+    assert voter.hear(X, LeasesRenewed(life=1, sent_us=1, store="s"), NOW_US) == Effects()
