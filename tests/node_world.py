@@ -16,6 +16,7 @@ from distributed_grid.model.lease import Lease
 from distributed_grid.model.resources import Request
 from distributed_grid.wire.keeper import (
     Acknowledge,
+    Deadline,
     Ended,
     Hello,
     Run,
@@ -50,6 +51,7 @@ class Keeper:
         self.told: list = []
         self.stopped: set[str] = set()
         self.unacknowledged: list = []
+        self.until_us: dict[str, int] = {}  # Deadlines of leases; the test ends what is over.
         self._numbers = itertools.count(1)
 
     def hear(self, message) -> None:
@@ -58,10 +60,14 @@ class Keeper:
             case Run():
                 assert message.attempt not in self.runs, "an attempt was started twice"
                 self.runs[message.attempt] = list(message.indices) or [-1]
+                if message.until_boot_us:
+                    self.until_us[message.attempt] = message.until_boot_us
                 row = self.rows.setdefault(message.lease, [])
                 row.append(message.attempt)
                 if len(row) == 1:
                     self._start(message.attempt)
+            case Deadline():
+                self.until_us[message.attempt] = message.until_boot_us
             case Stop():
                 self.stopped.add(message.attempt)
                 if message.attempt in self.queued:
@@ -105,9 +111,9 @@ class Keeper:
         if last:
             self._leave(attempt)
 
-    def preempt(self, attempt: str) -> None:
-        """It has given way, as it was asked to."""
-        self._report(attempt, self.runs[attempt][0], "preempted", 143, is_last=True)
+    def preempt(self, attempt: str, *, saved: str = "") -> None:
+        """It has given way, as it was asked to; with its state as files, if it saved any."""
+        self._report(attempt, self.runs[attempt][0], "preempted", 143, is_last=True, saved=saved)
         self._leave(attempt)
 
     def die(self) -> None:
@@ -118,7 +124,9 @@ class Keeper:
         self.runs.clear()
         self.rows.clear()
 
-    def _report(self, attempt: str, index: int, how, code: int, *, is_last: bool) -> None:
+    def _report(
+        self, attempt: str, index: int, how, code: int, *, is_last: bool, saved: str = ""
+    ) -> None:
         self.unacknowledged.append(
             Ended(
                 number=next(self._numbers),
@@ -130,12 +138,16 @@ class Keeper:
                 ended_ms=2,
                 usage=Usage(user_us=1, memory_bytes_peak=5),
                 is_last=is_last,
+                saved=saved,
             )
         )
 
 
 class World:
     """The agent, its store and its keeper in one thread; only what was saved survives a crash."""
+
+    node_name = "here"
+    lease_prefix = ""
 
     def __init__(self, inventory: Inventory = FOUR_CORES) -> None:
         self.inventory = inventory
@@ -144,26 +156,43 @@ class World:
         self.saved_jobs: dict[str, bytes] = {}
         self.saved_leases: dict[str, bytes] = {}
         self.saved_meta: dict[str, bytes] = {}
-        self._lease_ids = (f"lease-{number:05d}" for number in itertools.count())
+        self.saved_held: dict[str, bytes] = {}
+        self.began: dict[str, int] = {}  # What the keeper says of those that run.
+        self._lease_ids = (f"{self.lease_prefix}lease-{number:05d}" for number in itertools.count())
         self.start_agent()
 
     def start_agent(self) -> None:
         self.node = Node(
-            name="here",
+            name=self.node_name,
             ledger=Ledger(self.inventory),
             paths=PATHS,
             new_lease_id=lambda: next(self._lease_ids),
         )
+        self.made(self.node)
         jobs = [msgspec.msgpack.decode(data, type=Job) for data in self.saved_jobs.values()]
         leases = {
             key: msgspec.msgpack.decode(data, type=Lease) for key, data in self.saved_leases.items()
         }
-        self.node.restore(jobs, leases, self.saved_meta)
+        self.node.restore(
+            jobs, leases, self.saved_meta, held=dict(self.saved_held), now_ms=self.now_ms
+        )
         running = tuple(sorted(self.keeper.runs))
         queued = tuple(self.keeper.queued)
-        hello = Hello(keeper_id="k", boot_id="b", pid=1, limits={}, running=running, queued=queued)
+        hello = Hello(
+            keeper_id="k",
+            boot_id="b",
+            pid=1,
+            limits={},
+            running=running,
+            queued=queued,
+            began=self.began,
+            deadlines={one: us for one, us in self.keeper.until_us.items() if one in running},
+        )
         repeated = tuple(self.keeper.unacknowledged)
         self.step(Met(now_ms=self.now_ms, hello=hello, reports=repeated))
+
+    def made(self, node: Node) -> None:
+        """A node that is about to remember."""
 
     def step(self, event) -> Ready:
         ready = self.node.step(event)
@@ -173,11 +202,20 @@ class World:
         return ready
 
     def save(self, ready: Ready) -> None:
+        for job_id in ready.drop_jobs:
+            self.saved_jobs.pop(job_id, None)
+        for held, record in ready.save_held.items():
+            self.saved_held.pop(held, None)
+            if record is not None:
+                self.saved_held[held] = record
         for job in ready.save_jobs.values():
             self.saved_jobs[job.spec.id] = msgspec.msgpack.encode(job)
         for lease in ready.save_leases:
             self.saved_leases[lease.id] = msgspec.msgpack.encode(lease)
-        self.saved_meta |= ready.save_meta
+        for name, value in self.node.newest(ready.save_meta).items():
+            self.saved_meta.pop(name, None)
+            if value is not None:
+                self.saved_meta[name] = value
         for lease_id in ready.drop_leases:
             self.saved_leases.pop(lease_id, None)
 

@@ -6,6 +6,7 @@ Lives here: every reason to refuse a job at once. Never here: whether there is r
 from typing import Final
 
 from distributed_grid.errors import (
+    PLACE,
     BadValue,
     Conflict,
     NeverFits,
@@ -13,8 +14,8 @@ from distributed_grid.errors import (
     NotPermitted,
     Overloaded,
 )
+from distributed_grid.kernel.across.company import lasting
 from distributed_grid.kernel.coordinator import Coordinator
-from distributed_grid.kernel.host import Host
 from distributed_grid.model.ids import JobId
 from distributed_grid.model.job import JobSpec
 from distributed_grid.model.lending import Terms
@@ -22,7 +23,12 @@ from distributed_grid.model.lending import Terms
 QUEUE_MAX: Final = 100_000  # Unfinished jobs; an array of any length is one.
 
 
-def admit_all(coordinator: Coordinator, specs: tuple[JobSpec, ...], now_ms: int) -> None:
+def admit_all(
+    coordinator: Coordinator,
+    specs: tuple[JobSpec, ...],
+    now_ms: int,
+    abroad: frozenset[JobId] = frozenset(),
+) -> None:
     """Raise if one of these cannot be taken; those of one submission may need each other."""
     new = [spec for spec in specs if spec.id not in coordinator.jobs]
     if coordinator.unfinished + len(new) > QUEUE_MAX:
@@ -30,25 +36,46 @@ def admit_all(coordinator: Coordinator, specs: tuple[JobSpec, ...], now_ms: int)
     known: dict[JobId, JobSpec] = {}
     for spec in specs:
         for after in spec.after:  # Only of what came before: so there are no circles.
-            if after.job not in coordinator.jobs and after.job not in known:
+            if not (after.job in coordinator.jobs or after.job in known or after.job in abroad):
                 raise NotFound("job", after.job)
         if known.setdefault(spec.id, spec) != spec:
             raise Conflict("job", spec.id)
     for spec in new:
-        _admit(coordinator.host, spec, now_ms)
+        _admit(coordinator, spec, now_ms)
     for spec in specs:
         if spec.id in coordinator.jobs and coordinator.jobs[spec.id].spec != spec:
             raise Conflict("job", spec.id)
 
 
-def _admit(host: Host, spec: JobSpec, now_ms: int) -> None:
+def _admit(coordinator: Coordinator, spec: JobSpec, now_ms: int) -> None:
+    host, elsewhere = coordinator.host, coordinator.elsewhere
     _permit(spec, host.lending.terms)
     _check_dates(spec, now_ms)
+    _check_once(spec)
     if spec.booking and host.booking(spec.booking) is None:
         raise NotFound("booking", spec.booking)
     lacking = host.ledger.could_ever(spec.request)
-    if lacking is not None and not spec.wait_for_capacity:
+    is_here = lacking is None and elsewhere.may_run_here(lasting(spec))
+    if spec.wait_for_capacity or is_here:
+        return
+    if elsewhere.could_run(spec):  # Last: that is about a thousand nodes.
+        return
+    if elsewhere.drained(spec):  # It waits; the end of a drain is known here a moment later.
+        return
+    if lacking is not None:
         raise NeverFits(spec.name, shortfall=lacking.missing)
+    raise NeverFits(spec.name, shortfall=[(PLACE + wish, 1, 0) for wish in places(spec)])
+
+
+def places(spec: JobSpec) -> list[str]:
+    """What it wants of its node, in words."""
+    wanted, unwanted = spec.require, spec.avoid
+    words = [f"node {name}" for name in wanted.nodes]
+    words += [f"class {name}" for name in wanted.classes]
+    words += [f"label {key}={value}" for key, value in wanted.labels]
+    words += [f"not node {name}" for name in unwanted.nodes]
+    words += [f"a gang of {spec.gang}"] if spec.gang > 1 else []
+    return words or ["its other wishes"]
 
 
 def _permit(spec: JobSpec, terms: Terms) -> None:
@@ -67,6 +94,16 @@ def _forbidden(what: str, setting: str) -> NotPermitted:
         what,
         remedy=f"The owner can allow it: resource_sharing.{setting}: true in the configuration",
     )
+
+
+def _check_once(spec: JobSpec) -> None:
+    """Votes are about one process at a time: neither chunks nor ranks have rules for them."""
+    if spec.at_most_once and (spec.array is not None or spec.gang > 1):
+        raise BadValue(
+            spec.name,
+            expected="no array and no gang, as it is to run at most once",
+            remedy="Submit its parts as jobs of their own, each with --at-most-once",
+        )
 
 
 def _check_dates(spec: JobSpec, now_ms: int) -> None:

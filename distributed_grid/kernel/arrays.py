@@ -6,10 +6,10 @@ Invariant: the positions that are pending here are exactly those that the record
 """
 
 from collections import deque
-from typing import Final
 
 from distributed_grid.errors import EXIT_GRID
 from distributed_grid.kernel.chunks import chunk_size, smoothed_us
+from distributed_grid.kernel.endings import TIMEOUT_CODE
 from distributed_grid.kernel.jobs import (
     CANCELLED,
     FAILED,
@@ -24,8 +24,6 @@ from distributed_grid.model.ids import JobId
 from distributed_grid.model.job import Array
 from distributed_grid.wire.api import JobState
 from distributed_grid.wire.keeper import Ended
-
-TIMEOUT_CODE: Final = 124  # As `timeout` exits, and `grid run` after a deadline.
 
 
 class Arrays:

@@ -134,9 +134,7 @@ class Calls:
 
     def died(self, worker: str, note: str) -> None:
         """A worker process is gone; what it had is run again, or ends here."""
-        self._dead[worker] = None
-        if len(self._dead) > DEAD_KEPT:
-            del self._dead[next(iter(self._dead))]
+        self._bury(worker)
         if worker not in self._held:
             self._barren += 1
             if self._barren >= BARREN_MAX:
@@ -150,10 +148,27 @@ class Calls:
             if self.function is not None and entry.deaths > self.function.retries:
                 self._end(MapOutcome(number, "died", note.encode()))
 
+    def lost(self, worker: str, note: str) -> None:
+        """A worker is gone with its machine: nobody is to blame, and what it had is run again.
+
+        Unless it must not run twice: then this is what became of it.
+        """
+        if self.function is not None and self.function.retries == 0 and worker in self._held:
+            self.died(worker, note)
+            return
+        self._bury(worker)
+        self.left(worker)
+
     def left(self, worker: str) -> None:
         """A worker ended in peace; it had nothing, or its last answer was lost."""
         self.give_back(worker, tuple(self._held.get(worker, {})))
         self._held.pop(worker, None)
+
+    def _bury(self, worker: str) -> None:
+        """Nothing is given to it any more, should it ask."""
+        self._dead[worker] = None
+        if len(self._dead) > DEAD_KEPT:
+            del self._dead[next(iter(self._dead))]
 
     def _room(self, most: int) -> int:
         """How many calls may go out now."""

@@ -1,11 +1,18 @@
-"""How a process ended, in words.
+"""What the end of an attempt means for its job, and how it is told in words.
 
-Lives here: the reason that people read when nobody noted a better one.
+Lives here: over, or once more; the reason that people read. Never here: doing it (`coordinator`),
+the indices of arrays (`arrays`).
 """
 
-from typing import Final
+from typing import Final, Literal
 
+import msgspec
+
+from distributed_grid.kernel.jobs import Job
+from distributed_grid.wire.api import JobState
 from distributed_grid.wire.keeper import Ended
+
+TIMEOUT_CODE: Final = 124  # As `timeout` exits, and `grid run` after a deadline.
 
 # The numbers are those of Linux and macOS alike; others are told as numbers.
 SIGNALS: Final = {
@@ -32,3 +39,55 @@ def in_words(report: Ended) -> str:
         number = report.code - 128
         return f"killed by {SIGNALS.get(number, f'signal {number}')} (exit {report.code})"
     return f"{report.how} (exit {report.code})"
+
+
+class Over(msgspec.Struct, frozen=True):
+    """The job has ended."""
+
+    state: JobState
+    exit_code: int | None = None  # None: as it was.
+    reason: str = ""
+
+
+class Again(msgspec.Struct, frozen=True):
+    """It waits for another try."""
+
+    reason: str = ""
+    counts_as: Literal["failure", "loss", "preemption", "nothing"] = "nothing"
+
+
+def outcome_of(job: Job, report: Ended) -> Over | Again:
+    """What follows from the end of the one process of a job."""
+    if report.how == "lost":
+        return _loss(job, report.note)
+    if report.how in ("stopped", "preempted") and job.is_cancelled:
+        return Over("cancelled", None, "while it ran")
+    if job.is_overdue and report.code != 0:
+        return Over("failed", TIMEOUT_CODE, "its deadline passed")
+    if report.how in ("stopped", "preempted"):  # Not by its owner, and not its fault.
+        counts_as = "preemption" if report.how == "preempted" else "nothing"
+        return Again(report.note or report.how, counts_as)  # type: ignore[arg-type]
+    if report.code == 0:
+        return Over("succeeded", 0)
+    if job.failures < job.spec.retries and not job.is_stopping:
+        return Again(f"exit {report.code}, retry {job.failures + 1}", "failure")
+    return Over("failed", report.code, report.note or in_words(report))
+
+
+def _loss(job: Job, why: str) -> Over | Again:
+    if job.is_cancelled:
+        return Over("cancelled", None, why)
+    if job.losses + 1 > job.spec.losses_max:
+        return Over("lost", None, why)
+    return Again(f"lost: {why}", "loss")
+
+
+def guest_outcome(report: Ended) -> Over:
+    """Of an attempt that another node lets this one run: it is over, whatever happened."""
+    if report.how == "lost":
+        return Over("lost", None, report.note)
+    if report.how in ("stopped", "preempted"):
+        return Over("cancelled", None, report.note or report.how)
+    if report.code == 0:
+        return Over("succeeded", 0)
+    return Over("failed", report.code, report.note or in_words(report))

@@ -6,6 +6,7 @@ the way of one that waits in the line (`obstacles`).
 
 from typing import Any
 
+from distributed_grid.kernel.admitting import places
 from distributed_grid.kernel.coordinator import Coordinator
 from distributed_grid.kernel.entry import Entry
 from distributed_grid.kernel.jobs import Job
@@ -14,6 +15,10 @@ from distributed_grid.model.priority import NAMES
 from distributed_grid.wire.api import Explanation
 
 HOLDERS_SHOWN = 5
+REMEDY = "or submit it again with --ship: a second machine keeps a copy from then on"
+
+COPY = "its home does not answer now; what is known here is a copy of its record"
+COPY_REMEDY = "wait: its home comes back, or another node takes it over"
 
 
 def explain(coordinator: Coordinator, job: Job, now_ms: int) -> Explanation:
@@ -22,6 +27,8 @@ def explain(coordinator: Coordinator, job: Job, now_ms: int) -> Explanation:
         return _plain(
             job, f"it has ended: {job.state}" + (f" ({job.reason})" if job.reason else "")
         )
+    if job.spec.id not in coordinator.jobs:  # Its home knew more, and is asked first.
+        return Explanation(summary=COPY, remedies=(COPY_REMEDY,), **_common(job))
     pending = _unfinished_before(coordinator, job)
     if pending:
         return _plain(job, "it comes after jobs that have not ended", waits_for=pending)
@@ -30,7 +37,37 @@ def explain(coordinator: Coordinator, job: Job, now_ms: int) -> Explanation:
         return _waiting(coordinator, job, place, now_ms)
     if job.live_attempts:
         return _plain(job, _how_it_runs(coordinator, job))
+    if coordinator.elsewhere.is_waiting(job.spec.id):
+        return _elsewhere(coordinator, job)
+    if not coordinator.elsewhere.is_cleared(job.spec.id):
+        return _uncleared(coordinator, job)
     return _plain(job, "its time has not come yet", start_ms=_start_ms(coordinator, job))
+
+
+def _elsewhere(coordinator: Coordinator, job: Job) -> Explanation:
+    """It may not run here, and looks for room on other nodes."""
+    said = coordinator.elsewhere.obstacles(job.spec.id)
+    why = "it waits for room on another node"
+    if not said and not coordinator.elsewhere.could_run(job.spec):
+        if drained := coordinator.elsewhere.drained(job.spec):
+            why += f": {', '.join(drained)} could run it, and is being drained"
+            remedies = tuple(f"grid undrain {name}" for name in drained)
+            return Explanation(summary=why, remedies=remedies, **_common(job))
+        why += f": none that is here now is as it wants it ({', '.join(places(job.spec))})"
+        said = ("start one that it allows, or require less",)
+    return Explanation(summary=why, remedies=said, **_common(job))
+
+
+def _uncleared(coordinator: Coordinator, job: Job) -> Explanation:
+    """Other nodes must say first that it is not under way elsewhere, or vote; or have its files."""
+    lacks = coordinator.elsewhere.lacks(job)
+    if lacks:
+        return Explanation(summary=lacks, remedies=(REMEDY,), **_common(job))
+    said = coordinator.elsewhere.obstacles(job.spec.id)
+    why = "other nodes are asked first whether it may run"
+    if said and job.spec.at_most_once:
+        said = (*said, f"start them; only if they are off for good: grid job force {job.spec.name}")
+    return Explanation(summary=why, remedies=said, **_common(job))
 
 
 def _how_it_runs(coordinator: Coordinator, job: Job) -> str:
@@ -65,7 +102,7 @@ def _waiting(
         position=position,
         shortfall=why.missing,
         waits_for=tuple(holders[:HOLDERS_SHOWN]),
-        remedies=why.remedies,
+        remedies=(*why.remedies, *coordinator.elsewhere.obstacles(job.spec.id)),
         lifted=NAMES[host.line.lifted(entry, now_ms)],
         share_milli=host.accounts.share_milli(entry.user, entry.project or None),
         **_common(job),
@@ -73,7 +110,8 @@ def _waiting(
 
 
 def _unfinished_before(coordinator: Coordinator, job: Job) -> tuple[str, ...]:
-    return tuple(coordinator.jobs[other].spec.name for other in job.after_left)
+    known = coordinator.jobs
+    return tuple(known[one].spec.name if one in known else one[:12] for one in job.after_left)
 
 
 def _start_ms(coordinator: Coordinator, job: Job) -> int:

@@ -18,11 +18,13 @@ import msgspec
 
 from distributed_grid.kernel.dominance import WHOLE_MICRO, dominant_micro
 from distributed_grid.kernel.siblings import Account, Siblings
+from distributed_grid.model.milli import WHOLE
 from distributed_grid.model.priority import Weights
 from distributed_grid.model.resources import Request, Resources
 
 QUANTUM_MS: Final = 60_000  # Long against a decision, short against a day of work.
 CREDIT_MS: Final = 600_000  # Of the whole machine: enough to be prompt, too little to hoard.
+OWED_MAX: Final = 1_024  # Users of other nodes only; what the oldest of them used is forgiven.
 IDLE_MAX: Final = 10_000  # Pairs of user and project that neither wait nor run; some 2 MiB.
 
 
@@ -73,6 +75,7 @@ class Accounts:
         self._idle: dict[tuple[str, str], None] = {}  # Longest first.
         self._held: dict[str, _Held] = {}  # By lease.
         self._paid_ms: dict[str, int] = {}  # Of leases that ran before a restart.
+        self._owed: dict[str, int] = {}  # Of users not known here: what they used elsewhere.
         self._changed: dict[str, int] = {}  # User to version, oldest first.
         self.version = 0  # Goes up whenever somebody's use changes.
 
@@ -157,6 +160,36 @@ class Accounts:
             if now_ms - held.begun_ms > held.paid_ms:
                 self._pay(held, now_ms - held.begun_ms)
 
+    # Elsewhere
+
+    def holder(self, lease_id: str) -> tuple[str, int]:
+        """Who holds a lease, and how much of the machine it is, in millionths."""
+        held = self._held[lease_id]
+        return held.pair.user, held.micro
+
+    def charge_elsewhere(self, user: str, amount: int) -> None:
+        """A user has used something on another node: it counts here as if it had been here.
+
+        It puts nobody further behind the lowest of the active than a credit; so what was used
+        where nobody else wanted it is forgiven, as it would be here.
+        """
+        account = self._users.accounts.get(user)
+        if account is None:
+            owed = min(self._owed.pop(user, 0) + amount, self._credit)
+            self._owed[user] = owed  # Last, and so the last to be forgotten.
+            if len(self._owed) > OWED_MAX:
+                del self._owed[next(iter(self._owed))]
+            return
+        most = (self._users.floor + self._credit) * account.weight_milli // WHOLE
+        more = min(amount, most - account.spent)
+        if more <= 0:
+            return
+        if account.holds:
+            self._users.charge(account, more)
+        else:
+            account.spent += more
+        self._touch(user)
+
     # Across a restart
 
     def saved(self) -> SavedAccounts:
@@ -209,11 +242,16 @@ class Accounts:
             assert pair.project.held_micro == held[names], "held without a lease"
             assert bool(pair.project.holds) != (names in self._idle), "the idle are miscounted"
         assert len(self._idle) <= IDLE_MAX, "remembers without bound"
+        assert len(self._owed) <= OWED_MAX, "remembers strangers without bound"
+        assert not self._owed.keys() & self._projects.keys(), "a stranger who is known"
 
     def _open(self, user: str, project: str) -> _Pair:
         """The accounts of a new pair."""
         projects = self._projects.setdefault(user, Siblings(credit=self._credit))
-        mine = self._users.accounts.setdefault(user, Account(user, self.weights.user(user)))
+        mine = self._users.accounts.get(user)
+        if mine is None:
+            mine = Account(user, self.weights.user(user), self._owed.pop(user, 0))
+            self._users.accounts[user] = mine
         its = projects.accounts[project] = Account(project, self.weights.project(project))
         pair = self._pairs[user, project] = _Pair(mine, projects, its)
         return pair

@@ -1,6 +1,7 @@
 """Which job a person means: full id, then exact name, then a prefix of the id.
 
 Lives here: the rule of names. `id:` and `name:` force one of the two.
+Invariant: a job and the attempts at it that run here for another home are one job.
 """
 
 from collections.abc import Iterable
@@ -24,7 +25,7 @@ def find_job(word: str, jobs: Iterable[Job]) -> Job:
             if job.spec.id == wanted:
                 return job
     if forced != "id":
-        named = [job for job in known if job.spec.name == wanted]
+        named = _each_once(job for job in known if job.spec.name == wanted)
         if named:
             return _preferred(wanted, named)
     if forced != "name" and len(wanted) >= PREFIX_MIN:
@@ -34,6 +35,19 @@ def find_job(word: str, jobs: Iterable[Job]) -> Job:
         if found:
             return found[0]
     raise NotFound("job", word)
+
+
+def _each_once(jobs: Iterable[Job]) -> list[Job]:
+    """A guest has the name of its job: itself first, else the newest attempt that goes on."""
+
+    def order(job: Job) -> tuple[bool, bool, int, str]:
+        return job.spec.origin is None, not job.has_ended, job.submitted_ms, job.spec.id
+
+    return list({_called(job): job for job in sorted(jobs, key=order)}.values())
+
+
+def _called(job: Job) -> str:
+    return job.spec.origin.job if job.spec.origin else job.spec.id
 
 
 def _preferred(name: str, jobs: list[Job]) -> Job:

@@ -70,13 +70,33 @@ class GivingWay:
                 self.suspended[lease] = "since before the agent started"
                 self._unsure.discard(lease)
 
+    # For nobody: this node is to be left
+
+    def movable(self, which: Callable[[Tenant], bool]) -> list[Candidate]:
+        """The leases of those of this kind who do not leave already."""
+        return [
+            self._candidate(lease, tenant)
+            for lease, tenant in self._tenants()
+            if lease not in self.leaving and which(tenant)
+        ]
+
+    def send_away(
+        self, which: Callable[[Tenant], bool], why: str, now_ms: int, ready: Ready
+    ) -> list[JobId]:
+        """Let everyone of this kind save its work and leave; tells whose work that is."""
+        found = [(k, v) for k, v in self._tenants() if k not in self.leaving and which(v)]
+        for lease, tenant in found:
+            self._evict(lease, tenant, why, now_ms, ready)
+        return [tenant.job.spec.id for _, tenant in found]
+
     # For those who wait
 
     def make_room(self, now_ms: int, ready: Ready) -> None:
         """Let others go for the most important of those who wait and may ask for that."""
         host = self._host
         self._stop_waiting()
-        if not len(host.line) or not (host.borrowers or host.urgent_waiting):
+        is_owner_short = host.line.has_own and bool(host.borrowers)
+        if not (is_owner_short or host.urgent_waiting):
             return
         looks = 0
         is_short = False  # The owner's more important work lacks room: what is low stays behind.

@@ -66,18 +66,17 @@ class Host:
         self.lending = Lending(ledger.total, terms)
         self.bookings = Bookings(ledger.total)
         self.new_id = new_lease_id
+        self.is_draining = False  # Nothing new starts here, of nobody.
+        self.is_left_now = False  # Beside that: what runs here does not stay until its end.
+        self.files_bytes_max = 0  # Of one job's files, told from outside; 0: any.
         self.urgent_waiting = 0  # How many of those who wait may evict others.
         self.awaited: set[JobId] = set()  # Others give way for these: nobody overtakes them.
         # Who gave way, for whom: while that one is awaited it is not passed by its own victim, who
         # may have waited for longer.
         self.gave_way: dict[JobId, JobId] = {}
         self._borrowed: dict[str, Resources] = {}  # By lease, of borrowers.
+        self.borrowed = Resources()  # All of that together.
         self._holders: dict[str, Holder] = {}  # By lease, as bookings see them.
-
-    @property
-    def borrowed(self) -> Resources:
-        """What borrowers hold."""
-        return sum(self._borrowed.values(), start=Resources())
 
     @property
     def borrowers(self) -> tuple[str, ...]:
@@ -105,6 +104,10 @@ class Host:
             booking=spec.booking,
             timeout_ms=_timeout_ms(job),
         )
+        self.enter(entry)
+
+    def enter(self, entry: Entry) -> None:
+        """Somebody joins the line, or keeps its place there."""
         if self.line.add(entry):
             self.accounts.joined(entry.user, entry.project)
             self.urgent_waiting += entry.rank == URGENT
@@ -124,11 +127,13 @@ class Host:
 
         The caller takes an entry out of the line when it wants no more.
         """
-        while (granted := self._next(now_ms)) is not None:
+        while not self.is_draining and (granted := self._next(now_ms)) is not None:
             yield granted
 
     def first(self, now_ms: int) -> Entry | None:
         """Who is next, if there is room."""
+        if self.is_draining or not len(self.line):
+            return None
         return next(iter(self.line.tops(now_ms, self.accounts)), None)
 
     def _next(self, now_ms: int) -> tuple[Entry, Lease] | None:
@@ -159,6 +164,8 @@ class Host:
 
     def _heads(self, now_ms: int) -> list[Entry]:
         """Those of whom one may be next, in the order of service."""
+        if not len(self.line):
+            return []
         # What one cannot have, another who asks for the same may: a member, or whom it gave way to.
         if len(self.bookings) or self.gave_way:
             return self.line.tops(now_ms, self.accounts)
@@ -234,20 +241,24 @@ class Host:
             # One that may not be stopped stays for as long as it likes.
             until_ms=now_ms + timeout_ms if timeout_ms else _never(job),
         )
-        if spec.is_shared:
+        if spec.is_shared and lease not in self._borrowed:
             self._borrowed[lease] = held
+            self.borrowed += held
 
     def release(self, lease: str, now_ms: int) -> None:
         """Everything of a lease is given back."""
         self.ledger.release(lease)
         self.accounts.end(lease, now_ms)
-        self._borrowed.pop(lease, None)
+        if lease in self._borrowed:
+            self.borrowed -= self._borrowed.pop(lease)
         self._holders.pop(lease, None)
 
     def check(self) -> None:
         """Re-derive what must be true."""
         self.line.check()
         self.accounts.check()
+        together = sum(self._borrowed.values(), start=Resources())
+        assert self.borrowed == together, "borrowed is miscounted"
         for lease, held in self._borrowed.items():
             assert self.ledger.leases[lease].resources == held, "borrowed is not what is leased"
         assert self._holders.keys() == self.ledger.leases.keys(), "a lease that nobody holds"

@@ -11,10 +11,12 @@ from typing import Final, Literal
 import msgspec
 
 from distributed_grid.errors import GridError
-from distributed_grid.model.ids import JobId
+from distributed_grid.model.across import HERE, Epoch, Fence, GangGo
+from distributed_grid.model.ids import JobId, NodeId
 from distributed_grid.model.job import Array, JobSpec
 from distributed_grid.wire.api import ENDED, JobState, StoryLine
-from distributed_grid.wire.keeper import Usage
+from distributed_grid.wire.keeper import Ended, Usage
+from distributed_grid.wire.register import Standing
 
 MOVES: Final[dict[str, frozenset[str]]] = {
     "waiting": frozenset({"running", "cancelled", "skipped", "lost", "failed"}),
@@ -28,8 +30,11 @@ MOVES: Final[dict[str, frozenset[str]]] = {
 
 STORY_LINES_MAX: Final = 200  # Enough for dozens of attempts; older lines make room.
 ATTEMPTS_KEPT: Final = 20  # Of one job; an array's chunks would otherwise be thousands.
+SAVED_KEPT: Final = 2  # States of one job: the last, and the one before should that be gone.
+OUTPUTS_KEPT: Final = 256  # Of an array: 16 KiB in its record, which is saved with each chunk.
 
 PENDING, RUNNING, SUCCEEDED, FAILED, CANCELLED = range(5)  # Of one index of an array.
+UNDECIDED: Final = frozenset({"", "stopped", "preempted", "lost"})  # Ends that decide no job.
 
 
 class IllegalMove(GridError):
@@ -76,7 +81,9 @@ class Attempt(msgspec.Struct, kw_only=True):
     """One try: a process, or a chunk of an array, in a lease that short ones share in turn."""
 
     number: int
-    lease: str
+    lease: str  # Of another node's ledger, if it runs there.
+    host: NodeId = HERE  # Where it runs, if not here.
+    epoch: Epoch = Epoch()  # Under whose word it began.
     own_id: str = ""  # Of one that lined up in a lease which another began.
     node: str
     granted_ms: int
@@ -93,11 +100,35 @@ class Attempt(msgspec.Struct, kw_only=True):
     cores: tuple[int, ...] = ()
     gpus: tuple[str, ...] = ()
     usage: Usage = Usage()
+    rank: int = 0  # Of a gang, whose ranks are attempts of one number.
+    is_held: bool = False  # Of a rank on this node: it waits until all others are ready.
+    # Of an at-most-once job on this node: it waits until a majority has renewed its lease,
+    awaits_votes: bool = False
+    until_boot_us: int = 0  # and was first let run until then; 0: it was not.
+    fence: Fence = Fence()  # The write that let it run: GRID_FENCE.
+    saved: str = ""  # The manifest of the state that it saved; empty: none that travels.
+    resumed: str = ""  # With which state it began, in words; empty: as its directory was.
 
     @property
     def id(self) -> str:
         """How the keeper calls it."""
         return self.own_id or self.lease
+
+    def add_usage(self, more: Usage) -> None:
+        """One process more of it has ended."""
+        self.usage = Usage(
+            user_us=self.usage.user_us + more.user_us,
+            system_us=self.usage.system_us + more.system_us,
+            memory_bytes_peak=max(self.usage.memory_bytes_peak, more.memory_bytes_peak),
+        )
+
+
+class Conclusion(msgspec.Struct, frozen=True, kw_only=True):
+    """How a job ends, before that is told to anyone."""
+
+    state: JobState
+    reason: str = ""
+    at_ms: int = 0
 
 
 class Job(msgspec.Struct, kw_only=True):
@@ -121,6 +152,22 @@ class Job(msgspec.Struct, kw_only=True):
     progress: Progress | None = None
     ready_ms: int | None = None  # Since when only room is lacking: from then on it ages.
     after_left: list[JobId] = []  # Of those it comes after: not ended yet. Each is decided once.
+    epoch: Epoch = Epoch()  # Under whose word it is; the lowest until somebody takes it over.
+    seq: int = 0  # Of its record within the epoch: rises with what holders are to know.
+    guardians: tuple[NodeId, ...] = ()  # Who else holds its record, by rank.
+    gang_go: GangGo | None = None  # Of a gang: its ranks may run.
+    votes: Standing | None = None  # Of an at-most-once job in a mesh: who votes on it.
+    # Of an at-most-once job: its end, which counts once a majority of those who vote has it.
+    ending: Conclusion | None = None
+    gang_end: Ended | None = None  # Of a gang: what ended it, while other ranks still run.
+    # Of a guest, which another node lets this one run: what ended of it, for its home.
+    ends: list[Ended] = []
+    confirmed: int = 0  # How many of them its home has; those are not told again.
+    certified_by: str = ""  # The name of the node whose user submitted it; empty: it is told.
+    is_foreign: bool = False  # Taken over, and not of this node's people: here it only borrows.
+    outputs: list[str] = []  # Manifests of what it left behind elsewhere, the newest last.
+    output_of: str = ""  # Its output is kept under this id: it began as a job of this node.
+    rooted: NodeId = NodeId("")  # The only node that has its files; empty: others have them too.
 
     @property
     def has_ended(self) -> bool:
@@ -133,9 +180,37 @@ class Job(msgspec.Struct, kw_only=True):
         return self.is_cancelled or self.is_overdue
 
     @property
+    def is_guest(self) -> bool:
+        """Whether another node is its home, and this one only runs it."""
+        return self.spec.origin is not None
+
+    @property
+    def is_untold(self) -> bool:
+        """Whether its home has still to hear of something that ended of it; of guests only."""
+        return self.is_guest and self.confirmed < len(self.ends)
+
+    @property
     def live_attempts(self) -> list[Attempt]:
         """Those that hold a lease."""
         return [attempt for attempt in self.attempts if attempt.state in ("granted", "running")]
+
+    @property
+    def telling_attempt(self) -> Attempt | None:
+        """The one that counts: that runs, or whose end is the job's; else the last.
+
+        It need not be the last: one that was given up may come back, and the newer one is stopped.
+        """
+        last_first = self.attempts[::-1]
+        running = [one for one in last_first if one.state == "running"]
+        is_decided = self.has_ended and not self.is_stopping
+        decided = [one for one in last_first if is_decided and one.how not in UNDECIDED]
+        return next(iter([*running, *decided, *last_first]), None)
+
+    @property
+    def saved(self) -> list[Attempt]:
+        """Those whose state is kept for the next one, the newest first."""
+        kept = [attempt for attempt in self.attempts if attempt.saved]
+        return sorted(kept, key=lambda one: (one.epoch, one.number, one.id))[: -SAVED_KEPT - 1 : -1]
 
     def move(self, state: JobState, now_ms: int, reason: str = "") -> None:
         """Become something else, if the table allows it."""
@@ -153,8 +228,20 @@ class Job(msgspec.Struct, kw_only=True):
         if len(self.story) > STORY_LINES_MAX:
             del self.story[1:2]  # The first line, how it began, stays.
 
+    def leaves(self, manifest: str) -> None:
+        """An attempt left these files behind, or none; of what runs but once, the last counts."""
+        if self.progress is None and self.spec.gang == 1:
+            self.outputs = [manifest] if manifest else []
+        elif manifest and manifest not in self.outputs:
+            self.outputs = [*self.outputs, manifest][-OUTPUTS_KEPT:]
+
     def keep_few_attempts(self) -> None:
         """Forget the oldest ended attempts beyond what is kept."""
-        ended = [attempt for attempt in self.attempts if attempt.state in ("ended", "lost")]
+        spared = {one.id for one in self.saved}  # Another one is to go on from there.
+        ended = [
+            attempt
+            for attempt in self.attempts
+            if attempt.state in ("ended", "lost") and attempt.id not in spared
+        ]
         for attempt in ended[: max(0, len(self.attempts) - ATTEMPTS_KEPT)]:
             self.attempts.remove(attempt)

@@ -58,6 +58,7 @@ class Ledger:
         self._custom = dict(inventory.custom)
         self._leases: dict[str, Lease] = {}
         self._soonest_ms = _NEVER_MS  # No reservation expires before this.
+        self.version = 0  # Goes up whenever something is held or given back.
         self._ended: OrderedDict[str, str] = OrderedDict()  # Id to how it ended.
 
     @property
@@ -251,6 +252,7 @@ class Ledger:
             self._custom[kind] -= amount
         self._leases[lease.id] = lease
         self._ended.pop(lease.id, None)
+        self.version += 1
 
     def _let_go(self, lease: Lease, how: str) -> None:
         resources = lease.resources
@@ -261,6 +263,7 @@ class Ledger:
         for kind, amount in resources.custom:
             self._custom[kind] += amount
         del self._leases[lease.id]
+        self.version += 1
         self._ended[lease.id] = how
         if len(self._ended) > ENDED_KEPT:
             self._ended.popitem(last=False)

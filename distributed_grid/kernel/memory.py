@@ -18,6 +18,8 @@ from distributed_grid.model.booking import Booking
 
 ACCOUNTS: Final = "accounts"
 BOOKINGS: Final = "bookings"
+DRAINING: Final = "draining"
+_NOW: Final = b"now"
 LENDING: Final = "lending"
 ACCOUNTS_MS: Final = 30_000  # Between two savings; ten seconds of use more or less are no matter.
 
@@ -49,6 +51,8 @@ class Memory:
             meta.get(BOOKINGS, _encode(())), type=tuple[Booking, ...]
         ):
             self._host.bookings.restore(booking)
+        self._host.is_draining = bool(meta.get(DRAINING))
+        self._host.is_left_now = meta.get(DRAINING) == _NOW
         if LENDING in meta:
             word = msgspec.msgpack.decode(meta[LENDING], type=SavedLending)
             self._host.lending.paused_until_ms = word.paused_until_ms
@@ -57,6 +61,11 @@ class Memory:
     def save_bookings(self, ready: Ready) -> None:
         """They have changed."""
         ready.save_meta[BOOKINGS] = _encode(tuple(self._host.bookings))
+
+    def save_draining(self, ready: Ready) -> None:
+        """The owner wants this node to be left, or no longer."""
+        word = _NOW if self._host.is_left_now else b"1"
+        ready.save_meta[DRAINING] = word if self._host.is_draining else b""
 
     def save_lending(self, ready: Ready) -> None:
         """The owner has spoken."""

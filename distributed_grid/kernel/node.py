@@ -10,22 +10,36 @@ from typing import Final
 
 import msgspec
 
+from distributed_grid.kernel.across.asking import RULES as RULES_OF_PLACEMENT
+from distributed_grid.kernel.across.asking import RulesOf
+from distributed_grid.kernel.across.binding import bind
+from distributed_grid.kernel.across.machine import Across
+from distributed_grid.kernel.across.once import SENSES, Senses
+from distributed_grid.kernel.across.peers import Peers
+from distributed_grid.kernel.across.register import PREFIX
+from distributed_grid.kernel.across.rooting import give_up, know_files, mark
 from distributed_grid.kernel.admitting import admit_all
 from distributed_grid.kernel.coordinator import Coordinator
+from distributed_grid.kernel.elsewhere import Alone
 from distributed_grid.kernel.entry import AGEING_MS
 from distributed_grid.kernel.host import Host
 from distributed_grid.kernel.jobs import Attempt, Job
 from distributed_grid.kernel.launching import Paths, run_message
 from distributed_grid.kernel.ledger import Ledger
 from distributed_grid.kernel.memory import Memory
+from distributed_grid.kernel.placement.power import PowerPolicy
 from distributed_grid.kernel.ready import Ready
+from distributed_grid.kernel.restarting import reconcile, restore
 from distributed_grid.model.booking import Booking
-from distributed_grid.model.ids import JobId
-from distributed_grid.model.job import JobSpec
+from distributed_grid.model.ids import JobId, NodeId
+from distributed_grid.model.job import JobSpec, Shipment
 from distributed_grid.model.lease import Lease
 from distributed_grid.model.lending import Sample, Terms
+from distributed_grid.model.node import NodeRecord
 from distributed_grid.model.priority import Weights
-from distributed_grid.wire.keeper import Acknowledge, Ended, Hello, Started
+from distributed_grid.wire.across import Start
+from distributed_grid.wire.job_lane import JobMessage
+from distributed_grid.wire.keeper import Acknowledge, Ended, Hello, Run, Started
 
 
 class Submit(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +47,8 @@ class Submit(msgspec.Struct, frozen=True, kw_only=True):
 
     now_ms: int
     jobs: tuple[JobSpec, ...]
+    abroad: frozenset[JobId] = frozenset()  # Those that they come after, and others look after.
+    rooted: frozenset[JobId] = frozenset()  # Those with files in a directory that nobody named.
 
 
 class Cancel(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,7 +109,81 @@ class Unbook(msgspec.Struct, frozen=True, kw_only=True):
     name: str
 
 
-NodeEvent = Submit | Cancel | Reports | Met | Tick | Sampled | Lend | Book | Unbook
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """The other nodes, as they are seen now, and this one as it sees itself."""
+
+    now_ms: int
+    peers: Peers
+    own: NodeRecord | None = None
+
+
+class Drain(msgspec.Struct, frozen=True, kw_only=True):
+    """The owner wants this node to be left: nothing new starts. Or that this is over."""
+
+    now_ms: int
+    is_on: bool = True
+    is_now: bool = False  # What can be started again elsewhere does not stay until its end.
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """Another member says something about jobs; and what came with it, maybe of others."""
+
+    now_ms: int
+    peer: NodeId
+    message: JobMessage
+    more: tuple[tuple[NodeId, JobMessage], ...] = ()
+
+
+class Requeue(msgspec.Struct, frozen=True, kw_only=True):
+    """A person says that a job may run, though nobody knows what became of it."""
+
+    now_ms: int
+    job: JobId
+
+
+class Noted(msgspec.Struct, frozen=True, kw_only=True):
+    """Something for the story of a job: what became of its files."""
+
+    now_ms: int
+    job: JobId
+    what: str
+    detail: str = ""
+
+
+class Bound(msgspec.Struct, frozen=True, kw_only=True):
+    """The directory of a job cannot travel: it runs where it was submitted, or not at all."""
+
+    now_ms: int
+    job: JobId
+    why: str
+
+
+class Packed(msgspec.Struct, frozen=True, kw_only=True):
+    """Files of these jobs, which nobody named: what they are, and whether others have them."""
+
+    now_ms: int
+    jobs: tuple[JobId, ...]
+    ship: Shipment | None = None  # None: there are none, or they were not packed yet.
+    are_only_here: bool = False
+
+
+class Force(msgspec.Struct, frozen=True, kw_only=True):
+    """A person says that an at-most-once job goes on without its voters: it may run twice."""
+
+    now_ms: int
+    job: JobId
+
+
+class Beat(msgspec.Struct, frozen=True, kw_only=True):
+    """A little time passes, in a mesh: what others have not answered is said again."""
+
+    now_ms: int
+
+
+NodeEvent = (
+    Submit | Cancel | Reports | Met | Tick | Sampled | Lend | Book | Unbook | Drain | View | Told
+    | Beat | Requeue | Noted | Bound | Packed | Force
+)  # fmt: skip
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,6 +192,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     terms: Terms = Terms()
     weights: Weights = Weights()
     ageing_ms: int = AGEING_MS
+    power: PowerPolicy = PowerPolicy()  # What a battery and heat allow its own work here.
 
 
 RULES: Final = Rules()
@@ -122,7 +213,8 @@ class Node:
         self.ledger = ledger
         self.hello: Hello | None = None  # Nothing starts before a keeper has greeted.
         self.is_leaving = False  # Told to go: what waits stays for the next agent.
-        self._paths = paths
+        self.paths = paths
+        self.power = rules.power
         self._ready = Ready()
         self.host = Host(
             ledger,
@@ -133,55 +225,204 @@ class Node:
         )
         self.coordinator = Coordinator(self.host, node=name, launch=self._launch)
         self._memory = Memory(self.host)
+        self._votes: dict[str, bytes] = {}  # What was saved of at-most-once jobs, by name.
+        self.across: Across | None = None  # None: there are no other nodes.
+        self._filled = (-1, -1)  # The state in which nobody more could start.
+
+    def join(
+        self,
+        me: NodeId,
+        rules_of: RulesOf = lambda _: RULES_OF_PLACEMENT,
+        senses: Senses = SENSES,
+    ) -> Across:
+        """Be one of several nodes from now on; they are told by `View`."""
+        self.across = Across(
+            self.coordinator,
+            me=me,
+            rules_of=rules_of,
+            senses=senses,
+            saved=self._votes,
+            power=self.power,
+        )
+        return self.across
+
+    def newest(self, meta: Mapping[str, bytes | None]) -> dict[str, bytes | None]:
+        """What is to be saved, as things stand now: a vote that was delayed undoes no later one."""
+        return {
+            name: self._votes.get(name) if name.startswith(PREFIX) else value
+            for name, value in meta.items()
+        }
+
+    def part(self, now_ms: int) -> Ready:
+        """There are no other nodes any more: what ran there is lost, what waited for them not."""
+        ready = Ready()
+        if self.across is not None:
+            waiting = [*self.across.asking.everyone(), *self.across.once.part(now_ms, ready)]
+            self.across.away.lose_all(now_ms, ready)
+            give_up(self.across, now_ms, ready)
+            self.coordinator.elsewhere = Alone(self.coordinator.node)
+            self.across = None
+            for job in waiting:
+                if job.ending is not None:
+                    self.coordinator.close(job, now_ms, ready)
+                elif not job.has_ended:
+                    self.coordinator.queue(job, now_ms)
+        return ready
 
     def restore(
         self,
         jobs: Iterable[Job],
         leases: dict[str, Lease],
         meta: Mapping[str, bytes] = MappingProxyType({}),
+        *,
+        held: Mapping[JobId, bytes] = MappingProxyType({}),
+        now_ms: int = 0,
+        away_ms: int = 0,
     ) -> None:
         """Begin where the store left off."""
         self._memory.restore(meta)
-        self.coordinator.restore(jobs, leases)
+        self._votes |= {name: body for name, body in meta.items() if name.startswith(PREFIX)}
+        known = list(jobs)
+        if self.across is not None:
+            self.across.restore(known, held, now_ms=now_ms, away_ms=away_ms)
+        restore(self.coordinator, known, leases)
 
     def step(self, event: NodeEvent) -> Ready:
         """Told what happened, answers what to do."""
         self._ready = ready = Ready()
         match event:
-            case Submit(now_ms=now_ms, jobs=jobs):
-                self._submit(jobs, now_ms, ready)
+            case Submit():
+                self._submit(event, ready)
             case Cancel(now_ms=now_ms, job=job):
-                self.coordinator.cancel(job, now_ms, ready)
+                self._cancel(job, now_ms, ready)
             case Reports(now_ms=now_ms, reports=reports):
                 self._report(reports, now_ms, ready)
                 self.coordinator.take_back(now_ms, ready)
-            case Met(now_ms=now_ms, hello=hello, reports=reports):
-                self.hello = hello
-                self._report(reports, now_ms, ready)
-                self.coordinator.reconcile(set(hello.running), set(hello.queued), now_ms, ready)
-                self.coordinator.giving_way.met(hello.suspended)
-            case Sampled() | Lend() | Book() | Unbook():
+            case Met():
+                self._meet(event, ready)
+            case Sampled() | Lend() | Book() | Unbook() | Drain():
                 self._share(event, ready)
+            case View() | Told() | Beat() | Requeue() | Bound() | Packed() | Noted() | Force():
+                self._meet_others(event, ready)
             case _:
                 self._tick(event.now_ms, ready)
-        if isinstance(event, Tick | Sampled | Lend):
-            self.coordinator.giving_way.yield_to_owner(event.now_ms, ready)
+        if isinstance(event, Tick | Sampled | Lend | Drain):
+            self._give_way(event.now_ms, ready)
         self.coordinator.keep_dates(event.now_ms, ready)
         if self.hello is not None and not self.is_leaving:
-            self.coordinator.fill(event.now_ms, ready)
+            self._fill(event, ready)
+            if self.across is not None:
+                self.across.after(event.now_ms, ready)
         return ready
 
-    def _submit(self, jobs: tuple[JobSpec, ...], now_ms: int, ready: Ready) -> None:
-        admit_all(self.coordinator, jobs, now_ms)
-        for spec in jobs:
-            self.coordinator.submit(spec, now_ms, ready)
+    def _meet(self, event: Met, ready: Ready) -> None:
+        self.hello = hello = event.hello
+        self._report(event.reports, event.now_ms, ready)
+        reconcile(self.coordinator, hello, event.now_ms, ready)
+        self.coordinator.giving_way.met(hello.suspended)
+        if self.across is not None:
+            self.across.once.met(hello.deadlines, event.now_ms, ready)
 
-    def _share(self, event: Sampled | Lend | Book | Unbook, ready: Ready) -> None:
+    def _fill(self, event: NodeEvent, ready: Ready) -> None:
+        """Start what fits. What others say changes that seldom; what time does, every beat."""
+        state = (self.ledger.version, self.host.line.version)
+        if not isinstance(event, Told) or state != self._filled:
+            self.coordinator.fill(event.now_ms, ready)
+            self._filled = (self.ledger.version, self.host.line.version)
+
+    def is_wanted(self, word: Run | Start) -> bool:
+        """Whether what was decided to begin still is to: its job was not told to end meanwhile."""
+        if isinstance(word, Run):
+            found = self.coordinator.attempts.find(word.attempt)
+            job = self.coordinator.jobs[found[0]] if found is not None else None
+            return job is not None and not (job.is_stopping or job.has_ended)
+        job = self.coordinator.jobs.get(word.job)
+        return job is None or not (job.is_stopping or job.has_ended)
+
+    def can_cancel(self, job: JobId) -> bool:
+        """Whether a job can be ended by a word here: it is this node's, or its record is held."""
+        is_held = self.across is not None and job in self.across.guarding.shelf.unfinished
+        return is_held or job in self.coordinator.jobs
+
+    def _cancel(self, job: JobId, now_ms: int, ready: Ready) -> None:
+        across = None if job in self.coordinator.jobs else self.across
+        if across is None or not across.cancel(job, now_ms, ready):
+            self.coordinator.cancel(job, now_ms, ready)
+
+    def _note(self, note: Noted, ready: Ready) -> None:
+        job = self.coordinator.jobs.get(note.job)
+        if job is not None:
+            job.tell(note.now_ms, note.what, note.detail)
+            ready.touch(job)
+
+    def _meet_others(
+        self, event: View | Told | Beat | Requeue | Bound | Packed | Noted | Force, ready: Ready
+    ) -> None:
+        if isinstance(event, Noted):
+            self._note(event, ready)
+        if self.across is None:
+            return
+        match event:
+            case View(now_ms=now_ms, peers=peers, own=own):
+                self.across.see(peers, own, now_ms, ready)
+            case Told(now_ms=now_ms, peer=peer, message=message, more=more):
+                for other, word in ((peer, message), *more):
+                    self.across.told(other, word, now_ms, ready)
+            case Beat(now_ms=now_ms):
+                self.across.tick(now_ms, ready)
+            case Requeue(now_ms=now_ms, job=job):
+                self.across.guarding.requeue(job, now_ms, ready)
+            case Force(now_ms=now_ms, job=job):
+                self.across.once.force(job, now_ms, ready)
+            case Bound() | Packed():
+                self._know_files(self.across, event, ready)
+
+    def _know_files(self, across: Across, word: Bound | Packed, ready: Ready) -> None:
+        if isinstance(word, Bound):
+            bind(across, word.job, word.why, word.now_ms, ready)
+        else:
+            know_files(across, word.jobs, word.ship, ready, are_only_here=word.are_only_here)
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether nothing runs here any more, and nothing will, and all that ended is known."""
+        return self.host.is_draining and not self.ledger.leases and not self.guests_leaving
+
+    @property
+    def guests_leaving(self) -> int:
+        """Guests that have ended here, and whose homes have not got all that they left behind."""
+        untold = self.across.hosting.untold() if self.across is not None else ()
+        return sum(guest.has_ended for guest in untold)
+
+    def _drain(self, word: Drain, ready: Ready) -> None:
+        self.host.is_draining, self.host.is_left_now = word.is_on, word.is_on and word.is_now
+        self._memory.save_draining(ready)
+        if self.across is not None:
+            self.across.drain(word.now_ms, ready)
+
+    def _submit(self, event: Submit, ready: Ready) -> None:
+        across, jobs = self.across, event.jobs
+        if across is not None:  # Said again, though it has another home by now: that is enough.
+            jobs = tuple(spec for spec in jobs if not across.has(spec.id, ready))
+        admit_all(self.coordinator, jobs, event.now_ms, event.abroad)
+        for spec in jobs:
+            self.coordinator.submit(spec, event.now_ms, ready)
+        if across is not None and event.rooted:
+            mark(across, event.rooted, ready)
+
+    def _give_way(self, now_ms: int, ready: Ready) -> None:
+        if self.across is not None:  # What can go on elsewhere is not suspended here.
+            self.across.balancing.look(now_ms, ready)
+        self.coordinator.giving_way.yield_to_owner(now_ms, ready)
+
+    def _share(self, event: Sampled | Lend | Book | Unbook | Drain, ready: Ready) -> None:
         match event:
             case Sampled(now_ms=now_ms, sample=sample):
                 self.host.lending.sampled(sample, now_ms)
             case Lend():
                 self._lend(event, ready)
+            case Drain():
+                self._drain(event, ready)
             case _:
                 self._book(event, ready)
 
@@ -219,9 +460,11 @@ class Node:
             ready.tell.append(Acknowledge(upto=self.coordinator.acknowledged(reports[-1].number)))
 
     def _launch(self, job: Job, attempt: Attempt, lease: Lease) -> None:
-        self._ready.tell.append(run_message(job, attempt, lease, self._paths))
+        self._ready.tell.append(run_message(job, attempt, lease, self.paths))
 
     def check(self) -> None:
         """Re-derive what must be true."""
         self.ledger.check()
         self.coordinator.check()
+        if self.across is not None:
+            self.across.check()

@@ -32,6 +32,13 @@ TURN = Obstacle(
 )
 
 
+DRAINED = Obstacle(
+    summary="its node is being drained, and starts nothing",
+    waits="grid undrain",
+    remedies=("let the node take work again with: grid undrain NODE",),
+)
+
+
 def survey_of(host: Host, now_ms: int) -> Survey:
     """What is offered now."""
     return host.lending.survey(host.ledger.free(), host.borrowed, now_ms)
@@ -42,6 +49,8 @@ def obstacle(host: Host, entry: Entry, now_ms: int, survey: Survey) -> Obstacle:
     never = host.ledger.could_ever(entry.request)
     if never is not None:
         return _too_large(never)
+    if host.is_draining:
+        return DRAINED
     if entry.job in host.awaited:
         return Obstacle(
             summary="others were told to give way for it",

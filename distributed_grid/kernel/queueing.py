@@ -9,6 +9,7 @@ from itertools import islice
 from distributed_grid.kernel.coordinator import Coordinator
 from distributed_grid.kernel.jobs import Job
 from distributed_grid.kernel.obstacles import obstacle, survey_of
+from distributed_grid.model.job import JobSpec
 from distributed_grid.model.priority import NAMES
 from distributed_grid.wire.sharing import Queue, QueueEntry
 
@@ -24,27 +25,29 @@ def queue(coordinator: Coordinator, *, limit: int, now_ms: int) -> Queue:
         key = entry.job if entry.job in host.awaited or entry.timeout_ms else claim
         if key not in waits:
             waits[key] = obstacle(host, entry, now_ms, survey).waits
+        own = coordinator.jobs.get(entry.job)
+        spec = own.spec if own is not None else coordinator.elsewhere.asked(entry.job)
+        assert spec is not None, "nobody waits without a name"
         found.append(
             _entry(
                 coordinator,
-                coordinator.jobs[entry.job],
+                spec,
                 position=len(found) + 1,
                 lifted=NAMES[host.line.lifted(entry, now_ms)],
                 waits=waits[key],
-                now_ms=now_ms,
+                waited_ms=now_ms - (own.submitted_ms if own is not None else entry.submitted_ms),
             )
         )
     later = list(_not_in_line(coordinator))
     for job in sorted(later, key=_submitted)[: limit - len(found)]:
-        why = "jobs that it comes after" if job.after_left else "its start time"
         found.append(
             _entry(
                 coordinator,
-                job,
+                job.spec,
                 position=len(found) + 1,
                 lifted=job.spec.priority,
-                waits=why,
-                now_ms=now_ms,
+                waits=_what_for(coordinator, job),
+                waited_ms=now_ms - job.submitted_ms,
             )
         )
     return Queue(entries=tuple(found), total=len(host.line) + len(later))
@@ -61,10 +64,22 @@ def _submitted(job: Job) -> tuple[int, str]:
     return job.submitted_ms, job.spec.id
 
 
+def _what_for(coordinator: Coordinator, job: Job) -> str:
+    """Of one that does not stand in the line of this node."""
+    if job.after_left:
+        return "jobs that it comes after"
+    return "room elsewhere" if coordinator.elsewhere.is_waiting(job.spec.id) else "its start time"
+
+
 def _entry(
-    coordinator: Coordinator, job: Job, *, position: int, lifted: str, waits: str, now_ms: int
+    coordinator: Coordinator,
+    spec: JobSpec,
+    *,
+    position: int,
+    lifted: str,
+    waits: str,
+    waited_ms: int,
 ) -> QueueEntry:
-    spec = job.spec
     return QueueEntry(
         position=position,
         id=spec.id,
@@ -74,7 +89,7 @@ def _entry(
         user=spec.user,
         project=spec.project,
         share_milli=coordinator.host.accounts.share_milli(spec.user, spec.project or None),
-        waited_ms=max(now_ms - job.submitted_ms, 0),
+        waited_ms=max(waited_ms, 0),
         is_shared=spec.is_shared,
         waits=waits,
     )

@@ -13,14 +13,19 @@ from distributed_grid.kernel.jobs import (
     Attempt,
     Job,
 )
+from distributed_grid.model.across import HERE
+from distributed_grid.model.ids import NodeId
 from distributed_grid.wire.api import ArrayView, AttemptView, JobView
 
 FAILED_INDICES_SHOWN = 100
 
 
-def job_view(job: Job, *, limits: dict[str, str], with_story: bool = True) -> JobView:
+def job_view(
+    job: Job, *, limits: dict[str, str], with_story: bool = True, home: NodeId = HERE
+) -> JobView:
     """One job, whole."""
     spec = job.spec
+    origin = spec.origin
     return JobView(
         id=spec.id,
         name=spec.name,
@@ -28,7 +33,7 @@ def job_view(job: Job, *, limits: dict[str, str], with_story: bool = True) -> Jo
         submitted_ms=job.submitted_ms,
         exit_code=job.exit_code,
         reason=job.reason,
-        node=job.attempts[-1].node if job.attempts else None,
+        node=last.node if (last := job.telling_attempt) else None,
         user=spec.user,
         argv=spec.work.argv if spec.work else (),
         cwd=spec.work.cwd if spec.work else "",
@@ -46,6 +51,11 @@ def job_view(job: Job, *, limits: dict[str, str], with_story: bool = True) -> Jo
         deadline_ms=spec.deadline_ms,
         booking=spec.booking,
         story=tuple(job.story) if with_story else (),
+        home=origin.home if origin else home,
+        guest_of=origin.job if origin else "",
+        holders=job.guardians,
+        gang=spec.gang,
+        at_most_once=spec.at_most_once,
     )
 
 
@@ -66,6 +76,7 @@ def _attempt_view(attempt: Attempt, limits: dict[str, str]) -> AttemptView:
         system_us=attempt.usage.system_us,
         memory_bytes_peak=attempt.usage.memory_bytes_peak,
         limits=limits,
+        lease=attempt.lease if attempt.state == "granted" and attempt.host != HERE else "",
     )
 
 

@@ -45,6 +45,7 @@ class WaitingLine:
         self._ageing_ms = ageing_ms
         self._now_ms = 0
         self._spots: dict[JobId, Spot] = {}
+        self.version = 0  # Goes up whenever somebody joins or leaves.
         self._by_age: list[list[Spot]] = [[] for _ in range(2 * _CLASSES)]  # By their own class.
         self._groups: dict[GroupKey, Group] = {}
         self._groups_made = 0
@@ -61,6 +62,7 @@ class WaitingLine:
         if entry.job in self._spots:
             return False
         group = self._group(entry)
+        self.version += 1
         spot = Spot(entry.submitted_ms, entry.job, entry, group, group.claim, group.purse)
         self._spots[entry.job] = spot
         insort(self._by_age[_base(entry) + entry.rank], spot)
@@ -74,6 +76,7 @@ class WaitingLine:
         spot = self._spots.pop(job, None)
         if spot is None:
             return None
+        self.version += 1
         entry, group = spot.entry, spot.group
         by_age = self._by_age[_base(entry) + entry.rank]
         del by_age[bisect_left(by_age, spot)]
@@ -132,8 +135,16 @@ class WaitingLine:
         others = (entry.job for entry in self.order(now_ms, accounts))
         return next(place for place, other in enumerate(others, start=1) if other == job)
 
+    @property
+    def has_own(self) -> bool:
+        """Whether the owner's own work waits, not only that of borrowers."""
+        return bool(self._claims[False])
+
     def __iter__(self) -> Iterator[JobId]:
         return iter(self._spots)
+
+    def __contains__(self, job: object) -> bool:
+        return job in self._spots
 
     def __len__(self) -> int:
         return len(self._spots)

@@ -2,9 +2,10 @@
 
 import pytest
 
-from distributed_grid.errors import BadValue
+from distributed_grid.errors import BadValue, UnknownName
+from distributed_grid.model.across import Epoch, Origin
 from distributed_grid.model.booking import Booking
-from distributed_grid.model.job import Preempt
+from distributed_grid.model.job import Array, Preempt, Where
 from distributed_grid.model.resources import Request
 from distributed_grid.web.admission import MOMENT_MS_MAX, admit, admit_booking
 from tests.node_world import a_job
@@ -33,6 +34,15 @@ def test_a_job_of_ours_is_admitted():
         ({"preempt": Preempt(signal=65)}, "preempt.signal"),
         ({"preempt": Preempt(grace_ms=-1)}, "preempt.grace_ms"),
         ({"preempt": Preempt(command=("a\0b",))}, "preempt.command"),
+        ({"origin": Origin(home="a", job="b", epoch=Epoch(), attempt="c")}, "origin"),
+        ({"gang": 2, "array": Array(start=0, stop=2)}, "gang"),
+        ({"require": Where(nodes=("n",) * 10_001)}, "require"),
+        ({"avoid": Where(nodes=("",))}, "avoid"),
+        ({"prefer": Where(labels=(("x" * 254, "v"),))}, "prefer"),
+        ({"avoid_if_possible": Where(jobs=("x" * 254,))}, "avoid_if_possible"),
+        ({"outputs": ("/etc/*",)}, "outputs"),
+        ({"outputs": ("a/../../b",)}, "outputs"),
+        ({"outputs": ("a\0",)}, "outputs"),
     ],
 )
 def test_a_job_that_no_client_would_send_is_refused_at_its_field(fields, what):
@@ -55,3 +65,11 @@ def test_a_booking_that_no_client_would_send_is_refused_at_its_field(fields, wha
         admit_booking(a_booking(**fields))
 
     assert caught.value.field == what
+
+
+def test_a_policy_that_nobody_knows_is_told_with_those_there_are():
+    admit(a_job("one", policy="best-fit"))
+    with pytest.raises(UnknownName, match="no policy named") as caught:
+        admit(a_job("one", policy="BestFti"))
+
+    assert "BestFit" in caught.value.remedy

@@ -231,3 +231,24 @@ def test_a_second_function_waits_for_the_calls_of_the_first():
     queue.begin(MapFunction(number=2, data=b"g"))
     assert queue.function is not None
     assert queue.function.number == 2
+
+
+def test_calls_of_a_worker_that_was_lost_with_its_machine_are_run_again_without_blame():
+    queue = a_queue(4)
+    queue.take("far", 2)
+    queue.lost("far", "barn is dead")
+
+    queue.check()
+    assert numbers(queue.take("here", 100)) == [0, 1]  # Beside each other: nobody is suspect.
+    assert queue.take("far", 1) == ()  # It may come back: its work is with another.
+    assert ended(queue) == []
+
+
+def test_a_call_that_must_not_run_twice_is_lost_with_its_machine():
+    queue = a_queue(2, retries=0)
+    queue.take("far", 1)
+    queue.lost("far", "barn is dead")
+    queue.lost("never asked", "barn is dead")
+
+    assert ended(queue) == [(0, "died")]
+    assert queue.failure == ""  # Who never asked says nothing about those who will.

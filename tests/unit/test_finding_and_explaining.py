@@ -7,8 +7,10 @@ from distributed_grid.errors import Ambiguous, NotFound
 from distributed_grid.kernel.explaining import explain
 from distributed_grid.kernel.finding import find_job
 from distributed_grid.kernel.jobs import Job
+from distributed_grid.kernel.node import Drain
 from distributed_grid.kernel.views import job_view
-from distributed_grid.model.ids import JobId
+from distributed_grid.model.across import Epoch, Origin
+from distributed_grid.model.ids import JobId, NodeId
 from distributed_grid.model.job import After, Array
 from tests.node_world import World, a_job
 
@@ -40,6 +42,29 @@ def test_a_name_of_two_unfinished_jobs_is_ambiguous():
         find_job("beef", [OTHER, TWIN])
 
     assert len(error.value.matches) == 2
+
+
+def guest(digits: str, of: Job, **known) -> Job:
+    one = made(of.spec.name, digits, **known)
+    origin = Origin(home=NodeId("f" * 64), job=of.spec.id, epoch=Epoch(), attempt=one.spec.id)
+    one.spec = msgspec.structs.replace(one.spec, origin=origin)
+    return one
+
+
+def test_a_job_that_was_taken_over_and_the_attempt_that_runs_here_are_one():
+    attempt = guest("dddd1", OTHER, state="running", at=9)
+
+    assert find_job("beef", [attempt, OTHER]) is OTHER
+    assert find_job("id:dddd1", [attempt, OTHER]) is attempt
+
+
+def test_a_name_means_the_attempt_that_goes_on_if_only_attempts_are_here():
+    over = guest("dddd1", OTHER, state="succeeded", at=9)
+    first, second = (guest(digits, OTHER, state="running", at=3) for digits in ("eeee1", "eeee2"))
+
+    assert find_job("beef", [second, over, first]) is second
+    with pytest.raises(Ambiguous):
+        find_job("beef", [first, TWIN])
 
 
 def test_a_prefix_of_four_digits_is_enough_if_it_is_the_only_one():
@@ -84,6 +109,26 @@ def test_what_is_larger_than_the_machine_is_told_so():
 
     assert told.shortfall == (("cpu_milli", 9_000, 4_000),)
     assert "larger than this machine" in told.summary
+
+
+def test_on_a_node_that_is_drained_nobody_is_told_to_wait_for_others():
+    world = World()
+    world.step(Drain(now_ms=world.now_ms))
+    world.submit(job := a_job("job", wait_for_capacity=True))
+
+    told = explain(world.node.coordinator, world.job(job), world.now_ms)
+
+    assert "drained" in told.summary
+    assert "grid undrain" in told.remedies[0]
+
+
+def test_of_a_job_of_another_node_only_that_is_told_what_a_copy_can_tell():
+    world = World()
+    held = Job(spec=a_job("held"), submitted_ms=1, state="running")
+    told = explain(world.node.coordinator, held, world.now_ms)
+
+    assert "a copy of its record" in told.summary
+    assert "takes it over" in told.remedies[0]
 
 
 def test_what_comes_after_another_names_it():

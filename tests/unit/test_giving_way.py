@@ -6,7 +6,7 @@ import pytest
 from distributed_grid.errors import NotPermitted
 from distributed_grid.kernel.entry import AGEING_MS
 from distributed_grid.kernel.giving_way import AGAIN_MS
-from distributed_grid.kernel.node import Lend, Sampled
+from distributed_grid.kernel.node import Cancel, Lend, Sampled
 from distributed_grid.model.job import Array, Preempt
 from distributed_grid.model.lending import Sample, Terms, Thresholds
 from distributed_grid.wire import keeper
@@ -171,6 +171,21 @@ def test_nothing_that_helps_is_looked_for_again_only_after_a_while():
     world.end(a_job("filler-0"))
     world.pass_time(AGAIN_MS)
     assert [m.attempt for m in told(world, keeper.Preempt)] == [world.job(low).live_attempts[0].id]
+
+
+def test_who_was_looked_at_in_vain_and_has_gone_is_forgotten():
+    world = World()
+    fill(world, count=2, priority="low")
+    world.submit(a_job("forbidden", preempt=Preempt(is_forbidden=True), priority="low"))
+    world.pump()
+    urgent = [a_job(f"urgent-{n}", priority="urgent", cpus=4_000) for n in range(2)]
+    for job in urgent:
+        world.submit(job)
+        world.step(Cancel(now_ms=world.now_ms, job=job.id))
+    last = a_job("last", priority="urgent", cpus=4_000)
+    world.submit(last)
+
+    assert world.node.coordinator.giving_way._looked_ms.keys() == {last.id}
 
 
 def test_a_victim_that_is_cancelled_meanwhile_is_cancelled():

@@ -6,13 +6,16 @@ import pytest
 from distributed_grid.errors import Conflict, NeverFits, NotFound, Overloaded
 from distributed_grid.kernel import admitting
 from distributed_grid.kernel import coordinator as coordinator_module
-from distributed_grid.kernel.jobs import MOVES, IllegalMove, Job
+from distributed_grid.kernel import jobs as jobs_module
+from distributed_grid.kernel.jobs import MOVES, IllegalMove, Job, Progress
 from distributed_grid.kernel.node import Submit
+from distributed_grid.kernel.ready import Ready
+from distributed_grid.kernel.restarting import recall
 from distributed_grid.model.gpus import GpuRequest
-from distributed_grid.model.job import After, Work
+from distributed_grid.model.job import After, Where, Work
 from distributed_grid.model.resources import Request
 from distributed_grid.wire.api import ENDED
-from distributed_grid.wire.keeper import Run, Stop
+from distributed_grid.wire.keeper import Run, Started, Stop
 from tests.node_world import World, a_job
 
 
@@ -263,7 +266,7 @@ def test_a_finished_job_can_be_recalled_for_one_that_comes_after_it():
     world.end(before)
     remembered = world.node.coordinator.jobs.pop(before.id)
 
-    world.node.coordinator.recall(remembered)
+    recall(world.node.coordinator, remembered)
     world.submit(a_job("after", after=(After(job=before.id),)))
 
     assert len(world.keeper.runs) == 1
@@ -344,6 +347,7 @@ def test_a_job_names_its_devices_to_its_process():
     assert run.env["CUDA_VISIBLE_DEVICES"] == "H100#000"
     assert run.env["GRID_GPUS"] == "H100#000"
     assert run.env["GRID_CPUS"] == "0.5"
+    assert run.env["GRID_NODE"] == "here"
     assert run.env["MINE"] == "1"
     assert run.slot.cores == ()
     assert run.limits.cpu_milli == 500
@@ -385,8 +389,8 @@ def test_a_stop_that_nobody_asked_for_puts_a_running_job_back_without_blame():
     assert world.job(job).live_attempts, "it is tried again"
     assert (world.job(job).failures, world.job(job).losses) == (0, 0)
     attempt = world.job(job).live_attempts[0].lease
-    assert world.node.coordinator.live_attempt(attempt)[0] == job.id
-    assert world.node.coordinator.live_attempt("stranger") == (None, None)
+    assert world.node.coordinator.attempts.here[attempt][0] == job.id
+    assert world.node.coordinator.attempts.find("stranger") is None
 
 
 def test_a_job_that_was_skipped_is_not_decided_again():
@@ -408,3 +412,60 @@ def test_a_job_larger_than_the_machine_does_not_hold_up_the_others():
     world.submit(small)
     world.pump()
     assert world.state(small) == "running"
+
+
+def test_what_went_on_while_the_agent_was_away_began_when_the_keeper_says():
+    world = World()
+    world.submit(a_job("one"))
+    (attempt,) = world.keeper.runs
+    world.keeper.unacknowledged.clear()  # That it started was told, and not saved for its own sake.
+    world.began = {attempt: 5}
+    world.start_agent()
+
+    seen = world.job(a_job("one"))
+    assert (seen.state, seen.started_ms) == ("running", 5)
+    assert seen.attempts[0].started_ms == 5
+
+
+def test_who_is_told_again_that_a_process_runs_keeps_when_it_began():
+    world = World()
+    world.submit(a_job("one"))
+    world.pump()
+    (attempt,) = world.job(a_job("one")).attempts
+    before = attempt.started_ms, attempt.pid
+    world.node.coordinator.started(
+        Started(number=0, attempt=attempt.id, pid=0, at_ms=99_000), Ready()
+    )
+
+    assert (attempt.started_ms, attempt.pid) == before
+
+
+def test_alone_a_job_for_another_node_is_refused_and_one_for_this_node_runs():
+    world = World()
+    mine, any_but = Where(nodes=(world.node_name,)), Where(nodes=("another",))
+    world.submit(a_job("mine", require=mine), a_job("any but", avoid=any_but))
+    assert world.state(a_job("mine")) == world.state(a_job("any but")) == "waiting"
+    world.pump()
+    assert world.state(a_job("mine")) == world.state(a_job("any but")) == "running"
+
+    for name, what in (("theirs", {"require": any_but}), ("not here", {"avoid": mine})):
+        with pytest.raises(NeverFits):
+            world.submit(a_job(name, **what))
+        world.submit(a_job(f"{name} later", wait_for_capacity=True, **what))
+        world.pump()
+        assert world.state(a_job(f"{name} later")) == "waiting"
+
+
+def test_of_what_attempts_leave_behind_the_last_counts_and_of_an_array_all(monkeypatch):
+    monkeypatch.setattr(jobs_module, "OUTPUTS_KEPT", 2)
+    one = Job(spec=a_job("one"), submitted_ms=1)
+    for manifest in ("a", "b"):
+        one.leaves(manifest)
+    assert one.outputs == ["b"]
+    one.leaves("")
+    assert one.outputs == []
+
+    many = Job(spec=a_job("many"), submitted_ms=1, progress=Progress(states=bytearray(3)))
+    for manifest in ("a", "", "b", "b", "c"):
+        many.leaves(manifest)
+    assert many.outputs == ["b", "c"]

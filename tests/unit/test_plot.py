@@ -5,7 +5,16 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from benchmarks.plot import Bars, Lines, Series, bars_svg, jobs_panels, lines_svg, mesh_panels
+from benchmarks.plot import (
+    Bars,
+    Lines,
+    Series,
+    bars_svg,
+    cluster_panels,
+    jobs_panels,
+    lines_svg,
+    mesh_panels,
+)
 from tests.conftest import ROOT
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -29,6 +38,16 @@ MESH = {
     "simulated": {
         "kernels": [{"nodes": 1_000, "rounds": {"mean": 4.2}}],
         "model": {"nodes": 10_000, "rounds": {"mean": 5.2}},
+    },
+}
+
+CLUSTER = {
+    "benchmark": "cluster",
+    "grid": {"nodes": 4, "array_per_s": 900, "replacing": {"from_kill_s": {"p50": 2.9}}},
+    "peers": {
+        "dask": {"array_per_s": 400, "replacing": {"error": ["no"]}},
+        "ray": {"array_per_s": 700, "replacing": {"from_kill_s": {"p50": 13}}},
+        "hyperqueue": {"error": "not installed"},
     },
 }
 
@@ -69,6 +88,7 @@ def day(names: list[str]) -> Lines:
 DRAWN = {
     "jobs": bars_svg("Jobs", jobs_panels(FOUND)),
     "mesh": bars_svg("Mesh", mesh_panels(MESH)),
+    "cluster": bars_svg("Cluster", cluster_panels(CLUSTER)),
     "day": lines_svg(day(["physics", "biology", "guests", "nobody"])),
     "one point": lines_svg(Lines("One", "s", "jobs/s", [Series("a", [(3, 0)])])),
 }
@@ -141,3 +161,10 @@ def test_a_peer_that_was_not_waited_for_is_shown_with_its_bound():
     assert killed.rows == [("Grid", 2.6), ("Dask", 0.08)]
     assert stopped.rows == [("Grid", 2.5), ("Dask, more than", 120)]
     assert [name for name, _ in rounds.rows] == ["1,000 nodes", "10,000 modelled"]
+
+
+def test_who_failed_or_moves_no_work_has_no_bar():
+    rates, again = cluster_panels(CLUSTER)
+
+    assert rates.rows == [("Grid", 900), ("Dask", 400), ("Ray", 700)]
+    assert again.rows == [("Grid", 2.9), ("Ray", 13)]

@@ -102,6 +102,8 @@ class Liveness:
 
     def changes(self) -> list[Change]:
         """What changed since this was last asked."""
+        if not self._changes:
+            return []
         drained, self._changes = self._changes, []
         return drained
 

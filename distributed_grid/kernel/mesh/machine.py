@@ -7,7 +7,7 @@ Invariant: nothing is sent to, or taken from, a node whose certificate does not 
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -35,7 +35,7 @@ from distributed_grid.kernel.mesh.positioning import Positioning
 from distributed_grid.kernel.mesh.replica import Gossip, Replica
 from distributed_grid.kernel.mesh.replica_links import size_bytes
 from distributed_grid.kernel.mesh.roster import Roster
-from distributed_grid.kernel.mesh.rules import Link, MeshRules, Start
+from distributed_grid.kernel.mesh.rules import RESTART_MS, Link, MeshRules, Start
 from distributed_grid.kernel.mesh.said import Said
 from distributed_grid.kernel.mesh.signing import Signer, Verify
 from distributed_grid.kernel.mesh.trust import machine_in_mesh, sane_wall_ms
@@ -60,6 +60,10 @@ from distributed_grid.wire.mesh import (
     Renewed,
 )
 from distributed_grid.wire.mesh_records import Reach
+
+# What follows from measuring, and is looked at now and then, not at each word.
+MEASURED: Final[frozenset[Key]] = frozenset({"coordinate", "verdicts"})
+_TURNED: Final = {"alive": "node.alive", "suspect": "node.suspect", "dead": "node.dead"}
 
 
 class Mesh:
@@ -86,6 +90,7 @@ class Mesh:
         self.values: dict[Key, bytes] = {}  # What this node says about itself.
         self.clones = Clones()
         self.quarantined: dict[NodeId, str] = {}  # Why a node is not to be trusted with work.
+        self.restarting: dict[NodeId, int] = {}  # Who said so: by when it is to be back, in ms.
         self.refused_by: dict[NodeId, str] = {}  # Who does not let us in, and why.
         self.positioning = self._new_positioning(start.now)
         self._news = News(self)
@@ -98,6 +103,7 @@ class Mesh:
         self.membership = Membership(self, memory)
         self.changed_us: dict[NodeId, int] = {}  # When anything it said was last news.
         self.rounds = 0
+        self.turns = 0  # Rises when somebody came, went, died, or said something that counts.
         self._bandwidth = Bandwidth()
         self.neighbourhood = Neighbourhood(self)
         self.upkeep = Upkeep(self, start.now)
@@ -123,7 +129,8 @@ class Mesh:
     def reset(self, now: Now) -> None:
         """In no mesh any more: what was known of others counts for nothing in the next one."""
         self.replica = self.roster = None
-        for table in (self.links, self.quarantined, self.refused_by, self.changed_us):
+        tables = (self.links, self.quarantined, self.refused_by, self.changed_us, self.restarting)
+        for table in tables:
             table.clear()
         self.clones = Clones()
         self.dialling = self._new_dialling()
@@ -167,6 +174,7 @@ class Mesh:
             mesh=self.id or MeshId(""),
             chain=self.membership.chain,
             speaks=self.rules.speaks,
+            jobs=self.rules.jobs,
             machine=self.machine,
             nonce=self.start.nonce,
             generation=self.replica.generation_of(self.me) if self.replica else 0,
@@ -233,10 +241,14 @@ class Mesh:
     def publish(self, values: dict[Key, bytes], now: Now) -> None:
         """Say this to the others."""
         assert self.replica is not None, "only members publish"
+        new: list[Key] = []
         for key, value in values.items():
             said = self._stamped(value) if key == "contact" else value
-            self.replica.publish(key, said, now.mono_us)
-        self.neighbourhood.moved(self.me)
+            if self.replica.publish(key, said, now.mono_us) is not None:
+                new.append(key)
+        if new:
+            self.turns += not MEASURED.issuperset(new)
+            self.neighbourhood.moved(self.me)
 
     def _stamped(self, value: bytes) -> bytes:
         """With the start that says so: said again in another mesh, it is another machine's."""
@@ -253,9 +265,11 @@ class Mesh:
         if not self._counts(peer, hello, now):
             ready.hang_up.append((peer, "stranger"))
             return
+        self.turns += 1
         self.links[peer] = Link(hello=hello, since_us=now.mono_us, wanted_us=now.mono_us)
         self.dialling.up(peer)
         self.refused_by.pop(peer, None)
+        self.restarting.pop(peer, None)
         if self.clones.meet(peer, hello.machine, hello.nonce, hello.generation):
             self._news.came_back(peer, now, ready)
         self.roster.see([peer], self.wall_ms(now))
@@ -288,6 +302,7 @@ class Mesh:
         link = self.links.pop(peer, None)
         if link is None:
             return
+        self.turns += 1
         self.replica.link_down(peer)
         self._bandwidth.forget(peer)
         self.dialling.down(peer, up_us=now.mono_us - link.since_us, now_us=now.mono_us)
@@ -323,6 +338,9 @@ class Mesh:
                 if (machine, nonce) != (self.machine, self.start.nonce):
                     self._news.quarantine(self.me, machine, now, ready)
             case Goodbye(reason=reason):
+                if reason == "restarting":
+                    self.turns += 1
+                    self.restarting[peer] = now.wall_ms + RESTART_MS
                 ready.hang_up.append((peer, reason))
             case _:
                 pass  # Not for us: a newer version may say more than we know.
@@ -364,6 +382,7 @@ class Mesh:
 
     def taken(self, changed: Sequence[Entry], now: Now, ready: MeshReady) -> None:
         """What is new about others."""
+        self.turns += not MEASURED.issuperset(entry.key for entry in changed)
         self._news.taken(changed, now, ready)
 
     def _timed(self, peer: NodeId, now: Now) -> None:
@@ -381,14 +400,15 @@ class Mesh:
             change = {"path": event.path, "was": link.path, "address": event.address}
             self.tell(ready, "node.path_changed", event.peer, event.now, **change)
             link.path, link.address = event.path, event.address
+            self.turns += 1
 
     def verdicts(self, now: Now, ready: MeshReady) -> None:
         """Who is found alive, silent or dead since this was last asked."""
-        names = {"alive": "node.alive", "suspect": "node.suspect", "dead": "node.dead"}
         for change in self.liveness.changes():
+            self.turns += 1
             self.neighbourhood.look_again()
             if not self.has_left(change.node):
-                self.tell(ready, names[change.health], change.node, now, why=change.why)
+                self.tell(ready, _TURNED[change.health], change.node, now, why=change.why)
             if change.health == "dead" and change.node in self.links:
                 ready.hang_up.append((change.node, "silent"))
 
@@ -397,6 +417,7 @@ class Mesh:
     def refresh(self, now: Now) -> None:
         """Who is watched follows who belongs."""
         assert self.roster is not None, "only members watch"
+        self.turns += 1
         self.neighbourhood.look_again()
         others = [node for node in self.present() if node != self.me]
         watched = None
@@ -411,7 +432,7 @@ class Mesh:
     def forget(self, node: NodeId) -> None:
         """Nothing is known about it any more."""
         assert self.roster is not None, "only members forget"
-        for table in (self.changed_us, self.refused_by):
+        for table in (self.changed_us, self.refused_by, self.restarting):
             table.pop(node, None)
         self.roster.forget(node)
         self.membership.known.discard(node)

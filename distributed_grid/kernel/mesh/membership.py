@@ -85,6 +85,7 @@ class Membership:
         self.authority: Signer | None = None
         self.renewing = Renewing(mesh, self)
         self._is_unsaved = False
+        self.away_ms = 0  # How long this node was out of the mesh before it started.
 
     def restore(self, now: Now) -> None:
         """Begin where the store left off: under a new generation, for versions were not saved."""
@@ -108,8 +109,8 @@ class Membership:
         mesh = self._mesh
         assert mesh.replica is not None and mesh.roster is not None, "entered"  # noqa: PT018
         wall_ms = mesh.wall_ms(now)
-        away_us = max(0, now.wall_ms - stored.at_ms) * 1_000
-        found = mesh.replica.recall(stored.dump, away_us=away_us)
+        self.away_ms = max(0, now.wall_ms - stored.at_ms)
+        found = mesh.replica.recall(stored.dump, away_us=self.away_ms * 1_000)
         if found is None:
             return
         quiet = MeshReady()

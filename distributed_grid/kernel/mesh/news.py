@@ -91,6 +91,7 @@ class News:
         """Two machines use this key: whoever asks is told, and views note it."""
         mesh = self._mesh
         if node not in mesh.quarantined:
+            mesh.turns += 1
             mesh.tell(ready, "mesh.clone", node, now, machine=machine)
         mesh.quarantined[node] = "two machines use this key"
         self._signs_us[node] = now.mono_us

@@ -207,6 +207,8 @@ class Replica:
         messages: list[tuple[NodeId, MeshMessage]] = []
         for peer, link in self._links.items():
             is_partner = peer in partners
+            if not is_partner and link.is_settled:
+                continue  # As most of thirty, five times a second.
             if is_partner and link.is_compared:
                 waiting_us = self._maps.arrivals.waiting_us(link.cursor, now_us)
                 self.staleness_us = max(self.staleness_us, waiting_us)

@@ -49,6 +49,11 @@ class Link:
         is_lacking = bool(self._wanted or self._lacking)
         return self.sent is None and not is_lacking and self.cursor == maps.arrivals.head
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether there is nothing to tell it, unless it is one of those who hear everything."""
+        return self.is_compared and self.sent is None and not (self._wanted or self._lacking)
+
     def compared(self, maps: Maps, next_us: int) -> None:
         """Comparing has begun, by whomever. The first time it deals with all that came before."""
         if not self.is_compared:

@@ -11,9 +11,10 @@ from distributed_grid.kernel.mesh.dialling import Backoff
 from distributed_grid.kernel.mesh.events import Now, PathKind
 from distributed_grid.kernel.mesh.liveness import LAN, LivenessRules
 from distributed_grid.model.mesh_settings import Topology
-from distributed_grid.wire.mesh import SPOKEN, Hello
+from distributed_grid.wire.mesh import JOBS, SPOKEN, Hello
 
 SECOND_US: Final = 1_000_000
+RESTART_MS: Final = 60_000  # Whoever says that it restarts, and is away for longer, does not.
 
 
 class MeshRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,6 +27,7 @@ class MeshRules(msgspec.Struct, frozen=True, kw_only=True):
     gossip_us: int = 200_000
     backoff: Backoff = Backoff()
     speaks: tuple[int, ...] = SPOKEN
+    jobs: int = JOBS
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ from distributed_grid.wire.mesh_api import Health, NodeView
 from distributed_grid.wire.mesh_records import NodeLoad, NodeProfile, Offered
 
 CLONED: Final = "; let one keep it, and start the other with: grid up --new-identity"
+DRAINED: Final = "drained: it takes no work"
 KEYLESS: Final = "mesh-authority.key is lost: nobody renews this node, nor those it let in"
 OVERDUE: Final = "its certificate has expired; no admin was there to renew it"
 
@@ -73,7 +74,7 @@ def view(mesh: Mesh, node: NodeId, now: Now) -> NodeView:
         seen_age_ms=age_us // 1_000 if age_us is not None else None,
         record_age_ms=(now.mono_us - changed_us) // 1_000 if changed_us is not None else None,
         expires_ms=standing.expires_ms if standing else 0,
-        note=_note(mesh, node),
+        note=_note(mesh, node) or (DRAINED if load.is_draining else ""),
     )
 
 

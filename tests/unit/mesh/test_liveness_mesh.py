@@ -5,6 +5,8 @@ import pytest
 from distributed_grid.kernel.mesh.liveness import LAN, WAN
 from tests.liveness_model import SECOND, Model, detection_us
 
+pytestmark = pytest.mark.unmeasured
+
 
 def cut(model, some, others):
     model.cut |= {(one, other) for one in some for other in others}

@@ -18,7 +18,7 @@ from distributed_grid.kernel.mesh.events import (
 from distributed_grid.kernel.mesh.liveness import LAN
 from distributed_grid.kernel.mesh.liveness_rules import Change
 from distributed_grid.kernel.mesh.replica_links import size_bytes
-from distributed_grid.kernel.mesh.rules import MeshRules
+from distributed_grid.kernel.mesh.rules import RESTART_MS, MeshRules
 from distributed_grid.model.membership import Contact
 from distributed_grid.wire.mesh import (
     Delta,
@@ -27,7 +27,13 @@ from distributed_grid.wire.mesh import (
     Refused,
     Welcome,
 )
-from distributed_grid.wire.mesh_records import NodeLoad, NodeProfile, Offered, Position
+from distributed_grid.wire.mesh_records import (
+    NodeLoad,
+    NodeProfile,
+    Offered,
+    Position,
+    Verdicts,
+)
 from tests.unit.mesh.machine_lab import Host, Lab
 
 ENCODE = msgspec.msgpack.encode
@@ -227,6 +233,16 @@ def test_who_says_goodbye_is_let_go(lab):
 
     assert founder.told(member, Goodbye(reason="restarting")).hang_up == [(member.id, "restarting")]
     assert member.linked == set()
+
+
+def test_who_says_that_it_restarts_is_expected_back_until_it_is(lab):
+    founder, member, idle = lab.mesh_of("founder", "member", "idle")
+    founder.told(idle, Goodbye(reason="idle"))
+    founder.told(member, Goodbye(reason="restarting"))
+    assert founder.mesh.restarting == {member.id: lab.now.wall_ms + RESTART_MS}
+
+    founder.mesh.step(LinkUp(now=lab.now, peer=member.id, hello=member.mesh.hello(lab.now)))
+    assert founder.mesh.restarting == {}
 
 
 def test_a_datagram_of_junk_ends_the_link(lab):
@@ -460,3 +476,23 @@ def test_rounds_are_counted(lab):
 
 def test_now_is_two_clocks():
     assert Now(1, 2) == Now(wall_ms=1, mono_us=2)
+
+
+def test_only_what_counts_for_jobs_makes_a_turn(lab):
+    founder, member = lab.mesh_of("founder", "member")
+    lab.run(5)
+
+    def turns(act):
+        before = (founder.mesh.turns, member.mesh.turns)
+        act()
+        lab.run(1)
+        after = (founder.mesh.turns, member.mesh.turns)
+        return tuple(now > was for was, now in zip(before, after, strict=True))
+
+    load = ENCODE(NodeLoad(cpu_milli_free=7, memory_bytes_free=7))
+    judged = ENCODE(Verdicts(of={founder.id: ("verified", "")}))
+    assert turns(lambda: None) == (False, False)
+    assert turns(lambda: member.say(load=load)) == (True, True)
+    assert turns(lambda: member.say(load=load)) == (False, False)  # The same again.
+    assert turns(lambda: member.say(verdicts=judged)) == (False, False)
+    assert turns(lambda: founder.told(member, Goodbye(reason="restarting")))[0]

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from distributed_grid.kernel.mesh.views import KEYLESS, everyone, view
+from distributed_grid.kernel.mesh.views import DRAINED, KEYLESS, everyone, view
 from distributed_grid.wire.mesh_records import (
     GpuProfile,
     NodeLoad,
@@ -55,6 +55,16 @@ def test_everything_that_a_node_said_is_in_its_view(lab):
     assert seen.gpu_models == ("H100", "A100")
     assert (seen.load_milli, seen.jobs_running, seen.jobs_waiting) == (5, 6, 7)
     assert (seen.offers, seen.scores_tflops_milli) == (("all",), 2_500)
+
+
+def test_a_drained_node_is_alive_and_noted(lab):
+    founder, member = lab.mesh_of("founder", "member")
+    member.say(load=ENCODE(msgspec.structs.replace(LOAD, is_draining=True)))
+    lab.run(1)
+
+    for host in (founder, member):
+        assert (host.sees(member).health, host.sees(member).note) == ("alive", DRAINED)
+    assert member.sees(founder).note == ""
 
 
 def test_this_node_comes_first_then_the_others_by_name(lab):

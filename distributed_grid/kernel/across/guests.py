@@ -1,0 +1,120 @@
+"""Another node's job, as a guest of this one: what is left of its wishes, and what stands against.
+
+Lives here: the guest's own specification. Never here: its life (`hosting`, `kernel.coordinator`).
+Invariant: a guest has no wishes of its own about time, order or other jobs; those are its home's.
+"""
+
+from typing import Final
+
+import msgspec
+
+from distributed_grid.kernel.coordinator import Coordinator
+from distributed_grid.kernel.host import Host
+from distributed_grid.kernel.jobs import SAVED_KEPT
+from distributed_grid.model import bytesize
+from distributed_grid.model.across import Origin
+from distributed_grid.model.ids import JobId, NodeId
+from distributed_grid.model.job import NOWHERE, JobSpec
+from distributed_grid.wire.across import Start
+
+DRAINED: Final = "this node is being drained"
+
+
+def guest_spec(
+    spec: JobSpec,
+    home_name: str,
+    *,
+    start: Start | None = None,
+    home: NodeId | None = None,
+    may_vouch: bool = True,
+) -> JobSpec:
+    """The job as a borrower here: its user is certified by the node that it comes from.
+
+    A node that took the job over vouches for the one whose user it was; one that is only a guest
+    of the mesh takes nothing over, and speaks for its own users alone.
+    """
+    name, at, _ = spec.user.partition("@")
+    user = spec.user if at and may_vouch else f"{name}@{home_name}"
+    bare = msgspec.structs.replace(
+        spec,
+        user=user,
+        is_shared=True,
+        require=NOWHERE,
+        avoid=NOWHERE,
+        prefer=NOWHERE,
+        avoid_if_possible=NOWHERE,
+        array=None,
+        after=(),
+        retries=0,
+        losses_max=0,
+        start_ms=0,
+        deadline_ms=0,
+        booking="",
+        gang=1,
+        at_most_once=False,
+        origin=None,
+    )
+    if start is None or home is None:
+        return bare
+    return msgspec.structs.replace(
+        bare,
+        id=JobId(start.lease),
+        at_most_once=start.standing is not None,
+        origin=Origin(
+            home=home,
+            job=start.job,
+            epoch=start.epoch,
+            attempt=start.lease,
+            number=start.attempt,
+            fence=start.fence,
+            indices=start.indices,
+            rank=start.rank,
+            ranks=start.ranks,
+            peers=start.peers,
+            rendezvous=start.rendezvous,
+            saved=start.saved[:SAVED_KEPT],
+        ),
+    )
+
+
+def foreign_spec(spec: JobSpec) -> JobSpec:
+    """A job that this node took over from others: it borrows here, as it would anywhere else.
+
+    Its wishes stay: this node is its home. A name that nobody vouches for is none of ours.
+    """
+    user = spec.user if not spec.user or "@" in spec.user else f"{spec.user}@elsewhere"
+    return msgspec.structs.replace(spec, user=user, is_shared=True, booking="")
+
+
+def barred(coordinator: Coordinator, job_id: JobId) -> tuple[str, ...]:
+    """Why this node does not run a job of others that it is the home of; none: it may."""
+    job = coordinator.jobs.get(job_id)
+    return obstacles(coordinator.host, job.spec) if job is not None and job.is_foreign else ()
+
+
+def obstacles(host: Host, spec: JobSpec) -> tuple[str, ...]:
+    """Why it will never run here, in words; none: it may wait."""
+    if host.is_draining:
+        return (DRAINED,)
+    terms = host.lending.terms
+    if not terms.is_enabled:
+        return ("this node does not lend",)
+    if spec.priority == "urgent" and not terms.allow_urgent:
+        return ("borrowers may not be urgent here",)
+    if spec.preempt.is_forbidden and not terms.allow_no_preempt:
+        return ("borrowers have to give way here",)
+    lacking = host.ledger.could_ever(spec.request)
+    if lacking is not None:
+        return tuple(
+            f"{what}: {wanted} wanted, {has} there" for what, wanted, has in lacking.missing
+        )
+    return too_much(host, spec)
+
+
+def too_much(host: Host, spec: JobSpec) -> tuple[str, ...]:
+    """Why its files will never be here, in words; none: they can come."""
+    size_bytes = spec.ship.size_bytes if spec.ship is not None else 0
+    if not 0 < host.files_bytes_max < size_bytes:
+        return ()
+    size, most = bytesize.text(size_bytes), bytesize.text(host.files_bytes_max)
+    return (f"its files have {size}, and there is room for {most} here (grid cache)",)

@@ -1,0 +1,483 @@
+"""The owner's side: others' jobs wait here, are granted leases, run as guests, and are reported.
+
+Lives here: waitlist entries, grants that wait for their Start, reports until they are confirmed.
+Never here: who gets what is free (`kernel.host`), processes (`edges.runner`).
+Invariant: a lease is started in at most once, within its time, by the coordinator with the
+highest epoch that was seen of the job; an end is told until its home has confirmed it.
+"""
+
+from typing import Final
+
+import msgspec
+
+from distributed_grid.kernel.across.company import is_social, names_here, unfit
+from distributed_grid.kernel.across.guests import guest_spec, obstacles, too_much
+from distributed_grid.kernel.across.hands import take_guest
+from distributed_grid.kernel.across.peers import Peer
+from distributed_grid.kernel.coordinator import Coordinator
+from distributed_grid.kernel.entry import Entry
+from distributed_grid.kernel.jobs import Job
+from distributed_grid.kernel.ledger import RESERVATION_TTL_MS
+from distributed_grid.kernel.obstacles import obstacle, survey_of
+from distributed_grid.kernel.ready import Ready
+from distributed_grid.model.across import Epoch
+from distributed_grid.model.ids import JobId, NodeId
+from distributed_grid.model.job import JobSpec
+from distributed_grid.model.lease import Lease
+from distributed_grid.model.priority import RANKS
+from distributed_grid.wire.across import (
+    REPORTS_MAX,
+    Begun,
+    Confirmed,
+    Granted,
+    Halt,
+    NotGranted,
+    NotTaken,
+    Poll,
+    Report,
+    Reserve,
+    Start,
+    Taken,
+    Waiting,
+    Withdrawn,
+)
+from distributed_grid.wire.keeper import Stop
+
+ENTRY_MS: Final = 30_000  # An entry that nobody refreshes is forgotten.
+REMEMBERED_MS: Final = 60_000  # The highest epoch and number of a job, after the last word on it.
+AGAIN_MS: Final = 1_000  # A report that was not confirmed is told again.
+ENTRIES_MAX: Final = 10_000  # Of all other nodes together.
+# For a Start that is voted on first: a lease of 10.2 s may have to end, some writes come before.
+VOTED_MS: Final = 20_000
+POSITIONS_MAX: Final = 64  # In a longer line nobody counts: whoever asks is told its length.
+
+
+class Wait(msgspec.Struct, kw_only=True):
+    """One who waits here for another node."""
+
+    home: NodeId
+    epoch: Epoch
+    number: int
+    spec: JobSpec
+    asked: JobSpec  # As its coordinator wrote it: what it wants of any other node.
+    leases: int
+    until_ms: int
+
+
+class Offer(msgspec.Struct, kw_only=True):
+    """A lease that waits for its Start."""
+
+    home: NodeId
+    job: JobId
+    epoch: Epoch
+    number: int
+    guest: Job  # Without its work.
+    lease: Lease
+    until_ms: int
+
+
+class Seen(msgspec.Struct, kw_only=True):
+    """The highest word on a job."""
+
+    epoch: Epoch
+    number: int
+    at_ms: int
+
+
+class Hosting:
+    """The guests of one node, and those who want to be."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+        self._host = coordinator.host
+        self._waits: dict[JobId, Wait] = {}  # By the name of their entry.
+        self._unanswered: dict[JobId, None] = {}  # Of them: who asked, and was told nothing yet.
+        self.offered: dict[str, Offer] = {}  # By lease.
+        self._seen: dict[JobId, Seen] = {}
+        self._homes: dict[JobId, NodeId] = {}  # Guest -> who wants to hear of it now.
+        self._news: dict[JobId, int] = {}  # Guests with something to tell -> when, at the earliest.
+
+    # What coordinators say
+
+    def reserve(self, peer: Peer, asked: Reserve, now_ms: int, ready: Ready) -> None:
+        """Somebody wants room here."""
+        if not self.obeys(asked.job, asked.epoch, asked.number, now_ms):
+            return
+        name = _entry_name(asked.job)
+        spec = guest_spec(asked.spec, peer.name, may_vouch=peer.may_lend)
+        reasons = obstacles(self._host, spec)
+        if is_social(asked.spec):
+            reasons = reasons or unfit(asked.spec, names_here(self._coordinator, asked.job))
+        if len(self._waits) >= ENTRIES_MAX and name not in self._waits:
+            reasons = ("too many wait here",)
+        if reasons:
+            self._forget_wait(name)
+            refusal = NotGranted(
+                job=asked.job, epoch=asked.epoch, number=asked.number, reasons=reasons
+            )
+            ready.ask.append((peer.id, refusal))
+            return
+        self._waits[name] = Wait(
+            home=peer.id,
+            epoch=asked.epoch,
+            number=asked.number,
+            spec=spec,
+            asked=asked.spec,
+            leases=asked.leases,
+            until_ms=now_ms + ENTRY_MS,
+        )
+        self._unanswered[name] = None
+        self._host.enter(entry_of(asked.job, spec, now_ms - asked.waited_ms))
+
+    def withdrawn(self, peer: NodeId, word: Withdrawn, now_ms: int) -> None:
+        """The coordinator wants nothing more."""
+        if not self.obeys(word.job, word.epoch, word.number, now_ms):
+            return
+        name = _entry_name(word.job)
+        waits = self._waits.get(name)
+        if waits is not None and waits.home == peer:
+            self._forget_wait(name)
+        for lease, offer in list(self.offered.items()):
+            if (offer.job, offer.home) == (word.job, peer) and offer.number <= word.number:
+                self._take_back(lease, now_ms)
+
+    def start(self, peer: Peer, word: Start, now_ms: int, ready: Ready) -> None:
+        """Run an attempt in a lease that was granted."""
+        running = self._coordinator.jobs.get(JobId(word.lease))
+        if running is not None and running.is_guest:  # Said again: the answer was lost.
+            if not self._is_old(word):
+                self._homes[running.spec.id] = peer.id
+                ready.send.append((peer.id, Taken(job=word.job, lease=word.lease)))
+            return
+        offer = self.offered.get(word.lease)
+        is_obeyed = self.obeys(word.job, word.epoch, word.number, now_ms)
+        is_as_granted = offer is None or offer.guest.spec.request == word.spec.request
+        large = too_much(self._host, word.spec)  # Maybe packed only after it was granted.
+        if large or offer is None or offer.home != peer.id or not is_obeyed or not is_as_granted:
+            why = "a higher epoch was seen" if offer is not None else "no such lease, or it is over"
+            why = why if is_as_granted else "it asks for something else than was granted"
+            why = large[0] if large else why
+            ready.send.append((peer.id, NotTaken(job=word.job, lease=word.lease, why=why)))
+            return
+        del self.offered[word.lease]
+        job = offer.guest
+        spec = guest_spec(word.spec, peer.name, start=word, home=peer.id, may_vouch=peer.may_lend)
+        # Its home may be known by its name only now: what it holds stays on the account of before.
+        job.spec = msgspec.structs.replace(spec, user=job.spec.user)
+        job.epoch = word.epoch
+        self._homes[job.spec.id] = peer.id
+        take_guest(self._coordinator, job, offer.lease, now_ms, ready)
+        ready.send.append((peer.id, Taken(job=word.job, lease=word.lease)))
+
+    def halt(self, peer: NodeId, word: Halt, now_ms: int, ready: Ready) -> None:
+        """End an attempt, unless a higher word stands."""
+        if self._is_old(word):
+            return
+        guest = self._guest(word.lease)
+        if guest is None:
+            if word.lease in self.offered:
+                self._take_back(word.lease, now_ms)
+            ready.send.append((peer, NotTaken(job=word.job, lease=word.lease, why="unknown here")))
+            return
+        self._homes[guest.spec.id] = peer
+        if guest.has_ended:
+            self.tell_again(guest, now_ms)  # Whoever halts it has not heard of its end.
+        elif not guest.is_cancelled:
+            guest.is_cancelled = True
+            guest.tell(now_ms, "cancel asked", word.why)
+            ready.touch(guest)
+            ready.tell.append(Stop(attempt=word.lease, grace_ms=word.grace_ms))
+
+    def poll(self, peer: NodeId, word: Poll, now_ms: int, ready: Ready) -> None:
+        """A coordinator asks what became of an attempt; it is told from now on."""
+        if self._is_old(word):
+            return
+        self.obeys(word.job, word.epoch, 0, now_ms)
+        guest = self._guest(word.lease)
+        if guest is None:
+            if word.lease in self.offered:
+                self._take_back(word.lease, now_ms)  # Else a late Start could still use it.
+            ready.send.append((peer, NotTaken(job=word.job, lease=word.lease, why="unknown here")))
+            return
+        is_known = self._homes.get(guest.spec.id) == peer and guest.epoch >= word.epoch
+        self._news[guest.spec.id] = now_ms
+        if not is_known or guest.confirmed:
+            self._homes[guest.spec.id] = peer
+            guest.epoch = max(guest.epoch, word.epoch)
+            guest.confirmed = 0  # It may know nothing of what its predecessor knew.
+            ready.touch(guest)
+        if not is_known or (guest.attempts[-1].state == "granted" and not guest.ends):
+            ready.send.append((peer, Taken(job=word.job, lease=word.lease)))
+
+    def confirmed(self, peer: NodeId, word: Confirmed, ready: Ready) -> None:
+        """So many ends are safe at home."""
+        guest = self._guest(word.lease)
+        if guest is None or self._homes.get(guest.spec.id) != peer:
+            return
+        if guest.confirmed < word.ends <= len(guest.ends):
+            guest.confirmed = word.ends
+            ready.save_jobs[guest.spec.id] = guest
+        if guest.has_ended and guest.confirmed == len(guest.ends):
+            self._news.pop(guest.spec.id, None)
+            self._homes.pop(guest.spec.id, None)
+
+    # What the coordinator of this node wants
+
+    def is_wait(self, entry: Entry) -> bool:
+        """Whether an entry in the line is that of another node."""
+        return entry.job in self._waits
+
+    def asked(self, entry: JobId) -> JobSpec | None:
+        """Of another node's job that waits here: what it is."""
+        waits = self._waits.get(entry)
+        return waits.spec if waits is not None else None
+
+    def granted(self, entry: Entry, lease: Lease, now_ms: int, ready: Ready) -> None:
+        """Room for one who waits here: its coordinator has a few seconds to use it."""
+        waits = self._waits[entry.job]
+        self.offer(JobId(entry.job.removeprefix(_PREFIX)), waits, lease, now_ms, ready)
+        if waits.asked.array is None:  # An array stays in the line until it has handed out all.
+            waits.leases -= 1
+        self._unanswered.pop(entry.job, None)
+        if waits.leases <= 0:
+            self._forget_wait(entry.job)
+
+    def offer(self, job: JobId, waits: Wait, lease: Lease, now_ms: int, ready: Ready) -> None:
+        """A lease for another node's job, whether it was asked for or not."""
+        guest = Job(
+            spec=msgspec.structs.replace(waits.spec, id=JobId(lease.id)), submitted_ms=now_ms
+        )
+        guest.tell(now_ms, "submitted", f"by {waits.spec.user}")
+        self.offered[lease.id] = Offer(
+            home=waits.home,
+            job=job,
+            epoch=waits.epoch,
+            number=waits.number,
+            guest=guest,
+            lease=lease,
+            until_ms=now_ms + (VOTED_MS if waits.asked.at_most_once else RESERVATION_TTL_MS),
+        )
+        self._host.hold(guest, lease.id, now_ms)
+        word = Granted(
+            job=job,
+            epoch=waits.epoch,
+            number=waits.number,
+            lease=lease.id,
+            cores=tuple(core for core, _ in lease.cores),
+            gpus=tuple(gpu.device for gpu in lease.resources.gpus),
+            slots=self._slots(waits.spec),
+        )
+        # At once: an offer is not written down, and whoever comes with a forgotten one is told so.
+        ready.ask.append((waits.home, word))
+
+    def report_to(self, guest: Job, home: NodeId, epoch: Epoch) -> None:
+        """Whoever speaks last of a guest, under the highest word, hears of it."""
+        self._homes[guest.spec.id] = home
+        guest.epoch = max(guest.epoch, epoch)
+
+    def reported(self, guest: Job) -> None:
+        """A guest has begun or ended."""
+        self._news[guest.spec.id] = 0
+
+    # Guests whose home may be another by now
+
+    def guest(self, guest_id: JobId) -> Job | None:
+        """A guest by its own id, which is its lease's."""
+        return self._guest(guest_id)
+
+    def guests_of(self, job: JobId) -> list[Job]:
+        """Those of whom somebody is still to hear, of one job."""
+        return [one for one in self.untold() if one.spec.origin and one.spec.origin.job == job]
+
+    def untold(self) -> list[Job]:
+        """Those of whom somebody is still to hear: they run, or their end is not confirmed."""
+        known = (self._guest(guest_id) for guest_id in self._homes)
+        return [one for one in known if one is not None and (one.is_untold or not one.has_ended)]
+
+    def home_of(self, guest: Job) -> NodeId:
+        """Who is told of it."""
+        return self._homes[guest.spec.id]
+
+    def tell_again(self, guest: Job, now_ms: int) -> None:
+        """All of it, to a home that may know nothing of it."""
+        guest.confirmed = 0
+        self._news[guest.spec.id] = now_ms
+
+    def give_up(self, guest: Job, now_ms: int, ready: Ready) -> None:
+        """Nobody knows its job any more: it ends, and if it has ended it is forgotten."""
+        ready.touch(guest)
+        if guest.has_ended:
+            guest.confirmed = len(guest.ends)
+            self._news.pop(guest.spec.id, None)
+            self._homes.pop(guest.spec.id, None)
+            return
+        guest.is_cancelled = True
+        guest.tell(now_ms, "cancel asked", "nobody knows its job any more")
+        ready.tell.append(Stop(attempt=guest.attempts[-1].id))
+
+    # Time
+
+    def answer(self, now_ms: int, ready: Ready) -> None:
+        """After what is free was handed out: positions for those who asked, and the latest news."""
+        unanswered, self._unanswered = self._unanswered, {}
+        for name in unanswered:
+            waits = self._waits[name]
+            place = self._position(name, now_ms)
+            job = JobId(name.removeprefix(_PREFIX))
+            word = Waiting(
+                job=job,
+                epoch=waits.epoch,
+                number=waits.number,
+                position=place,
+                why=self._why(name, now_ms) if place == 1 else "others ahead of it",
+            )
+            ready.ask.append((waits.home, word))
+        for guest_id, due_ms in list(self._news.items()):
+            if due_ms <= now_ms:
+                self._tell(guest_id, now_ms, ready)
+
+    def tick(self, now_ms: int) -> None:
+        """What nobody wants any more ends."""
+        for name, waits in list(self._waits.items()):
+            if waits.until_ms <= now_ms:
+                self._forget_wait(name)
+        for lease, offer in list(self.offered.items()):
+            if offer.until_ms <= now_ms:
+                self._take_back(lease, now_ms)
+        for job, seen in list(self._seen.items()):
+            if seen.at_ms + REMEMBERED_MS <= now_ms:
+                del self._seen[job]
+
+    def forget_home(self, home: NodeId, now_ms: int) -> None:
+        """A coordinator is dead: whoever takes over asks anew."""
+        for name, waits in list(self._waits.items()):
+            if waits.home == home:
+                self._forget_wait(name)
+        for lease, offer in list(self.offered.items()):
+            if offer.home == home:
+                self._take_back(lease, now_ms)
+
+    def turn_away(self, why: str, now_ms: int, ready: Ready) -> None:
+        """Nobody gets anything here any more: those who wait look elsewhere at once."""
+        for name, waits in list(self._waits.items()):
+            self._forget_wait(name)
+            word = NotGranted(
+                job=JobId(name.removeprefix(_PREFIX)),
+                epoch=waits.epoch,
+                number=waits.number,
+                reasons=(why,),
+            )
+            ready.send.append((waits.home, word))
+        for lease in list(self.offered):
+            self._take_back(lease, now_ms)
+
+    def waiting(self) -> list[tuple[NodeId, JobId, Epoch, JobSpec]]:
+        """Those of others who wait here, for whoever has room."""
+        return [
+            (waits.home, JobId(name.removeprefix(_PREFIX)), waits.epoch, waits.asked)
+            for name, waits in self._waits.items()
+        ]
+
+    # Small things
+
+    def _tell(self, guest_id: JobId, now_ms: int, ready: Ready) -> None:
+        guest = self._coordinator.jobs.get(guest_id)
+        origin = guest.spec.origin if guest is not None else None
+        if guest is None or origin is None:
+            del self._news[guest_id]
+            return
+        home = self._homes.setdefault(guest_id, origin.home)
+        left = guest.ends[guest.confirmed :][:REPORTS_MAX]
+        attempt = guest.attempts[-1]
+        if left:
+            report = Report(
+                job=origin.job,
+                lease=attempt.lease,
+                first=guest.confirmed,
+                ends=tuple(left),
+                resumed=attempt.resumed,
+            )
+            ready.send.append((home, report))
+        elif attempt.state == "running":
+            begun = Begun(
+                job=origin.job,
+                lease=attempt.lease,
+                pid=attempt.pid or 0,
+                at_ms=attempt.started_ms or now_ms,
+                resumed=attempt.resumed,
+            )
+            ready.send.append((home, begun))
+        if left:
+            self._news[guest_id] = now_ms + AGAIN_MS
+        else:
+            del self._news[guest_id]
+
+    def _guest(self, lease: str) -> Job | None:
+        found = self._coordinator.jobs.get(JobId(lease))
+        return found if found is not None and found.is_guest else None
+
+    def _is_old(self, word: Start | Halt | Poll) -> bool:
+        """Whether somebody with a higher epoch has spoken of a job, lately or of this attempt."""
+        seen, guest = self._seen.get(word.job), self._guest(word.lease)
+        heard = (seen.epoch if seen else Epoch(), guest.epoch if guest else Epoch())
+        return word.epoch < max(heard)
+
+    def obeys(self, job: JobId, epoch: Epoch, number: int, now_ms: int) -> bool:
+        """Whether no higher word on this job was heard; this one counts from now on."""
+        seen = self._seen.get(job)
+        if seen is not None and (epoch, number) < (seen.epoch, seen.number):
+            return False
+        self._seen[job] = Seen(epoch=epoch, number=number, at_ms=now_ms)
+        return True
+
+    def _forget_wait(self, name: JobId) -> None:
+        self._unanswered.pop(name, None)
+        if self._waits.pop(name, None) is not None:
+            self._host.leave(name)
+
+    def _take_back(self, lease: str, now_ms: int) -> None:
+        del self.offered[lease]
+        self._host.release(lease, now_ms)
+
+    def _position(self, name: JobId, now_ms: int) -> int:
+        line = self._host.line
+        if len(line) > POSITIONS_MAX:
+            return len(line)
+        return line.position(name, now_ms, self._host.accounts) or 1
+
+    def _why(self, name: JobId, now_ms: int) -> str:
+        """What the first of the line waits for."""
+        entry = entry_of(JobId(name.removeprefix(_PREFIX)), self._waits[name].spec, now_ms)
+        return obstacle(self._host, entry, now_ms, survey_of(self._host, now_ms)).waits
+
+    def _slots(self, spec: JobSpec) -> int:
+        total = self._host.ledger.total
+        return max(1, total.cpu_milli // max(spec.request.cpu_milli, 1))
+
+    def check(self) -> None:
+        """Re-derive what must be true."""
+        line = set(self._host.line)
+        assert set(self._waits) <= line, "somebody waits who is not in the line"
+        strangers = {name for name in line if name.startswith(_PREFIX)} - set(self._waits)
+        assert not strangers, "an entry in the line for nobody"
+        assert set(self.offered) <= set(self._host.ledger.leases), "an offer without a lease"
+
+
+_PREFIX: Final = "~"  # No id begins with it: a job may wait here for itself and for another node.
+
+
+def _entry_name(job: JobId) -> JobId:
+    return JobId(f"{_PREFIX}{job}")
+
+
+def entry_of(job: JobId, spec: JobSpec, since_ms: int) -> Entry:
+    """One who waits here for another node, as the line sees it."""
+    return Entry(
+        submitted_ms=since_ms,
+        job=_entry_name(job),
+        rank=RANKS[spec.priority],
+        is_shared=True,
+        user=spec.user,
+        project=spec.project,
+        request=spec.request,
+    )

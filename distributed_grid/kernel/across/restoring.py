@@ -1,0 +1,86 @@
+"""After a start: jobs and records as the disk has them, and which of them are in doubt.
+
+Lives here: the first state of `meeting` after a start. Never here: reading the disk.
+Invariant: no job of this node that others hold goes on before they were asked; nothing at all does
+from old records if this node was away for longer than the grace.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from distributed_grid.kernel.across.meeting import Meeting
+from distributed_grid.kernel.across.record import JobRecord, has_ended
+from distributed_grid.kernel.across.record_bytes import decode
+from distributed_grid.kernel.across.record_parts import standing_of
+from distributed_grid.kernel.across.record_writing import record_of
+from distributed_grid.kernel.across.returning import Doubt
+from distributed_grid.kernel.across.shelf import GRACE_MS
+from distributed_grid.kernel.jobs import Job
+from distributed_grid.model.across import Fence
+from distributed_grid.model.ids import JobId
+from distributed_grid.wire.mesh import JUNK
+
+FRESH_MS: Final = 600_000  # What ended within the last minutes may not have been told to all.
+
+
+def restore(
+    meeting: Meeting,
+    jobs: Iterable[Job],
+    held: Mapping[JobId, bytes],
+    *,
+    now_ms: int,
+    away_ms: int,
+) -> None:
+    """Begin with what the disk has."""
+    records: dict[JobId, JobRecord] = {}
+    for job_id, body in held.items():
+        try:
+            records[job_id] = decode(body)
+        except JUNK:
+            continue  # A newer version's, which was here before: it stays on disk.
+    was_long_away = away_ms > GRACE_MS
+    for job in jobs:
+        base = records.get(job.spec.id)
+        is_newest = base is None or base.version.epoch <= job.epoch
+        if job.epoch.node == meeting.me and is_newest and not job.is_guest:
+            records.pop(job.spec.id, None)
+            _restore_own(meeting, job, base, now_ms, was_long_away=was_long_away)
+    for record in records.values():
+        _restore_held(meeting, record, now_ms, was_long_away=was_long_away)
+
+
+def _restore_own(
+    meeting: Meeting, job: Job, base: JobRecord | None, now_ms: int, *, was_long_away: bool
+) -> None:
+    record = record_of(job, Fence(job.epoch, job.seq), base)
+    if job.has_ended and now_ms - (job.ended_ms or 0) > FRESH_MS:
+        meeting.shelf.remember(record, now_ms, None)
+        return
+    meeting.holders.restore(job, record, is_kept=base is not None)
+    names = frozenset(job.guardians) - {meeting.me}
+    if names and not job.has_ended:
+        meeting.holders.held_back.add(job.spec.id)
+        meeting.returning.doubts[job.spec.id] = Doubt(
+            names=names,
+            since_ms=now_ms,
+            must_be_known=was_long_away,
+            is_voted_on=job.spec.at_most_once,
+        )
+
+
+def _restore_held(meeting: Meeting, record: JobRecord, now_ms: int, *, was_long_away: bool) -> None:
+    meeting.shelf.put(record, now_ms, None)
+    if has_ended(record):
+        if now_ms - (standing_of(record.standing).ended_ms or 0) <= FRESH_MS:
+            for node in record.holders:  # It is not known any more who was told.
+                meeting.errands.plan(record.job, node, now_ms)
+        return
+    meeting.errands.plan(record.job, record.home, now_ms)
+    meeting.audits.heard(record.job, now_ms)
+    if not was_long_away:
+        meeting.watch(record.job, now_ms)
+    else:
+        names = frozenset({record.home, *record.guardians}) - {meeting.me}
+        meeting.returning.doubts[record.job] = Doubt(
+            names=names, since_ms=now_ms, must_be_known=True
+        )

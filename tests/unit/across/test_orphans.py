@@ -1,0 +1,159 @@
+"""What runs for another node finds the home of its job, wherever that is by now, or ends."""
+
+import msgspec
+
+from distributed_grid.kernel.across.record_bytes import encode
+from distributed_grid.kernel.node import Told
+from distributed_grid.model.across import Epoch
+from distributed_grid.wire.across import Begun, Granted, Holding, Inquiry, Report, Reserve, Start
+from distributed_grid.wire.keeper import Stop
+from tests.across_world import Neighbour, Room
+from tests.node_world import a_job, told
+
+JOB = a_job("job")
+FIRST = Epoch()
+
+
+def lodge(room: Room, owner: Neighbour, home: Neighbour, epoch: Epoch = FIRST) -> str:
+    """Let a node run an attempt of whose job its home knows nothing; answers its lease."""
+    bare = msgspec.structs.replace(JOB, work=None)
+    asked = Reserve(job=JOB.id, epoch=epoch, number=1, spec=bare)
+    owner.step(Told(now_ms=owner.now_ms, peer=home.me, message=asked))
+    lease = owner.said(Granted)[-1].lease
+    start = Start(job=JOB.id, epoch=epoch, number=2, lease=lease, spec=JOB, attempt=1)
+    owner.step(Told(now_ms=owner.now_ms, peer=home.me, message=start))
+    room.post.clear()
+    return lease
+
+
+def untold(owner: Neighbour) -> list:
+    return owner.node.across.hosting.untold()
+
+
+def asked_by(owner: Neighbour) -> set:
+    return {node for node, word in owner.sent if isinstance(word, Inquiry)}
+
+
+def test_a_guest_whose_home_knows_nothing_of_it_is_ended_after_a_minute():
+    room = Room(3)
+    owner, home, other = room.nodes
+    lease = lodge(room, owner, home)
+    room.settle()
+    assert home.said(Holding) == [Holding(job=JOB.id)]
+
+    room.pass_time(1_000)
+    assert asked_by(owner) == {home.me, other.me}
+    room.pass_time(58_000)
+    assert told(owner, Stop) == []
+    room.pass_time(2_000)
+    assert [stop.attempt for stop in told(owner, Stop)] == [lease]
+
+    owner.keeper.end_one(lease, 143)
+    room.settle()
+    assert owner.said(Report)
+    room.pass_time(62_000)
+    assert untold(owner) == []
+    said = len(owner.sent)
+    room.pass_time(10_000)
+    assert len(owner.sent) == said
+
+
+def test_a_guest_whose_home_is_dead_is_ended_if_nobody_knows_its_job():
+    room = Room(2)
+    owner, home = room.nodes
+    lease = lodge(room, owner, home)
+    room.settle()
+    room.kill(home)
+    room.pass_time(62_000)
+
+    assert [stop.attempt for stop in told(owner, Stop)] == [lease]
+    assert asked_by(owner) <= {home.me}
+
+
+def test_a_guest_reports_to_whoever_looks_after_its_job_now():
+    room = Room(3)
+    owner, former, home = room.nodes
+    home.submit(JOB)
+    room.settle()
+    lease = lodge(room, owner, former)
+    room.settle()
+    assert former.said(Begun) == []
+    room.pass_time(1_000)
+
+    # It has its own attempt already: of what it did not start it wants to hear no more.
+    assert [stop.attempt for stop in told(owner, Stop)] == [lease]
+    owner.keeper.end_one(lease, 143)
+    room.settle()
+    assert untold(owner) == []
+
+
+def test_a_guest_obeys_no_older_word_than_its_own():
+    room = Room(3)
+    owner, former, home = room.nodes
+    home.submit(JOB)
+    room.settle()
+    lodge(room, owner, former, Epoch(7, former.me))
+    room.settle()
+    room.pass_time(10_000)
+
+    assert told(owner, Stop) == []
+    assert owner.node.across.hosting.home_of(untold(owner)[0]) == former.me
+
+
+def test_what_ended_long_ago_is_confirmed_by_its_home():
+    room = Room(2)
+    owner, home = room.nodes
+    home.submit(JOB)
+    room.settle()
+    home.end(JOB)
+    room.settle()
+    home.node.coordinator.jobs.pop(JOB.id)  # As if thousands had ended since.
+    home.node.coordinator.finished.clear()
+    lease = lodge(room, owner, home, Epoch(1, home.me))
+    owner.keeper.end_one(lease, 0)
+    room.settle()
+
+    assert untold(owner) == []
+    assert home.said(Holding) == []
+
+
+def test_an_orphan_that_is_forgotten_is_not_looked_for():
+    room = Room(3)
+    owner, home, _ = room.nodes
+    lease = lodge(room, owner, home)
+    owner.keeper.end_one(lease, 0)
+    room.settle()
+    del owner.node.coordinator.jobs[lease]
+    room.pass_time(1_000)
+
+    assert asked_by(owner) == set()
+
+
+def test_a_node_that_a_guest_does_not_report_to_may_know_nothing_of_it():
+    room = Room(3)
+    owner, home, other = room.nodes
+    lodge(room, owner, home)
+    room.post.clear()
+    word = Holding(job=JOB.id)
+    owner.step(Told(now_ms=owner.now_ms, peer=other.me, message=word))
+    room.post.clear()
+    owner.step(Told(now_ms=owner.now_ms, peer=other.me, message=Holding(job=a_job("x").id)))
+    room.cut |= {(owner.me, home.me), (home.me, owner.me)}
+    room.pass_time(1_000)
+
+    assert asked_by(owner) == set()
+
+
+def test_a_guest_stays_with_the_home_that_it_has():
+    room = Room(3)
+    owner, home, other = room.nodes
+    home.submit(JOB)
+    room.settle()
+    lodge(room, owner, home, Epoch(1, home.me))
+    owner.sent.clear()
+    record = encode(home.node.across.guarding.find(JOB.id))
+    word = Holding(job=JOB.id, record=record)
+    owner.step(Told(now_ms=owner.now_ms, peer=other.me, message=word))
+
+    assert owner.node.across.hosting.home_of(untold(owner)[0]) == home.me
+    assert owner.said(Begun) == []
