@@ -34,7 +34,10 @@ class Store:
             self.leases[lease.id] = _encode(lease)
         for lease_id in ready.drop_leases:
             self.leases.pop(lease_id, None)
-        self.meta |= ready.save_meta
+        for name, value in ready.save_meta.items():
+            self.meta.pop(name, None)
+            if value is not None:
+                self.meta[name] = value
 
     def restore(self, node: Node) -> None:
         """What a new agent begins with."""

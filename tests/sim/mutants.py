@@ -5,13 +5,10 @@ mutant that no seed of the two hundred kills means that a checker or a fault is 
 """
 
 import contextlib
-import importlib
-import inspect
-import textwrap
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from distributed_grid.sim.owner import outcome_of
+from tests.sim.breaking import replaced
 
 SEEDS = 200
 
@@ -44,12 +41,11 @@ MUTANTS = (
            "if spec.preempt.is_forbidden and", "if False and", 112),
     Mutant("everything evicts the owner's work", "giving_way:GivingWay._may_evict",
            "entry.rank == URGENT and is_same_side", "is_same_side", 6),
-    Mutant("a preemption counts as a loss", "coordinator:Coordinator._process_ended",
-           "job.preemptions +=", "job.losses +=", 0),
-    Mutant("a victim is not queued again", "coordinator:Coordinator._process_ended",
-           'job.move("waiting", now_ms, report.note or report.how)\n        self._queue(job, now_ms)',
-           'job.move("waiting", now_ms, report.note or report.how)', 0),
-    Mutant("a victim's lease is not given back", "coordinator:Coordinator._release",
+    Mutant("a preemption counts as a loss", "coordinator:Coordinator._follow",
+           "job.preemptions += outcome", "job.failures += outcome", 0),
+    Mutant("a victim is not queued again", "coordinator:Coordinator._follow",
+           "self.queue(job, now_ms)", "pass", 0),
+    Mutant("a victim's lease is not given back", "coordinator:Coordinator._give_back",
            "self.host.release(attempt.lease, now_ms)",
            'report.how == "preempted" or self.host.release(attempt.lease, now_ms)', 0),
     Mutant("low does not wait for leftovers", "host:Host._next",
@@ -74,8 +70,8 @@ MUTANTS = (
            "self._suspend(lease, tenant, why, now_ms, ready)", "pass", 10),
     Mutant("borrowers are not resumed", "giving_way:GivingWay.yield_to_owner",
            "self._resume(lease, tenant, now_ms, ready)", "pass", 23),
-    Mutant("who was suspended before a crash stays so", "coordinator:Coordinator.restore",
-           "self.giving_way.restored(attempt.lease)", "pass", 32),
+    Mutant("who was suspended before a crash stays so", "restarting:_put_back",
+           "coordinator.giving_way.restored(attempt.lease)", "pass", 32),
     Mutant("what is booked is not held back", "host:Host.beside_bookings",
            "if held_back and not", "if False and not", 0),
     Mutant("nobody gives way to a booking", "giving_way:GivingWay.make_room_for_bookings",
@@ -86,33 +82,18 @@ MUTANTS = (
            "ready.save_leases.append(lease)", "pass", 0),
     Mutant("reports are acknowledged before they are saved", "coordinator:Coordinator.acknowledged",
            "return min(self._unsaved.values(), default=last + 1) - 1", "return last", 11),
-    Mutant("a stop that is lost in a crash is not repeated", "coordinator:Coordinator.reconcile",
-           "self._tell_to_stop(job, ready)", "pass", 83),
-    Mutant("jobs start before their time", "coordinator:Coordinator._queue",
+    Mutant("a stop that is lost in a crash is not repeated", "restarting:reconcile",
+           "coordinator.tell_to_stop(job, ready)", "pass", 83),
+    Mutant("jobs start before their time", "coordinator:Coordinator.queue",
            "if start_ms > now_ms:", "if False:", 3),
     Mutant("deadlines pass unseen", "coordinator:Coordinator.keep_dates",
-           "self._deadlines.due(now_ms)", "()", 0),
+           "self.deadlines.due(now_ms)", "()", 0),
 )  # fmt: skip
 
 
-@contextlib.contextmanager
-def broken(mutant: Mutant) -> Iterator[None]:
+def broken(mutant: Mutant) -> contextlib.AbstractContextManager[None]:
     """The kernel with this line replaced, for a while."""
-    module_name, _, path = mutant.where.partition(":")
-    module = importlib.import_module(f"distributed_grid.kernel.{module_name}")
-    class_name, _, method = path.partition(".")
-    owner = getattr(module, class_name)
-    whole = owner.__dict__[method]
-    source = textwrap.dedent(inspect.getsource(whole))
-    assert source.count(mutant.line) == 1, f"{mutant.where} has changed: {mutant.line!r}"
-    made: dict = {}
-    exec(compile(source.replace(mutant.line, mutant.instead), mutant.where, "exec"),
-         vars(module), made)  # fmt: skip
-    setattr(owner, method, made[method])
-    try:
-        yield
-    finally:
-        setattr(owner, method, whole)
+    return replaced(mutant.where, mutant.line, mutant.instead)
 
 
 def first_seed(mutant: Mutant) -> int | None:

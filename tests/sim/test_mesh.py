@@ -42,6 +42,7 @@ def test_every_rule_holds_in_two_hundred_meshes_whatever_fails():
 
 
 @pytest.mark.slow
+@pytest.mark.unmeasured
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.breaks)
 def test_a_mesh_with_a_broken_guard_fails_its_seed(mutant):
     is_run_whole = mutant.seed in range(SEEDS) or mutant.seed in SCENES
@@ -172,6 +173,7 @@ def test_a_hundred_nodes_know_everything_within_ten_rounds():
 
 
 @pytest.mark.slow
+@pytest.mark.unmeasured
 def test_a_thousand_nodes_agree_within_twelve_rounds():
     cohort = Cohort(1_000, entries=1, speakers=20)
     formed, news = cohort.form(), cohort.spread()

@@ -38,6 +38,7 @@ def test_every_rule_holds_in_two_hundred_seeds_whatever_fails():
 
 
 @pytest.mark.slow
+@pytest.mark.unmeasured
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.breaks)
 def test_a_kernel_with_a_broken_rule_fails_its_seed(mutant):
     assert mutant.seed < SEEDS, "the same seed passes with the rule whole: see above"

@@ -64,8 +64,8 @@ class Bounded(Checker):
             "awaited": (len(host.awaited), len(host.line)),
             "looked at": (len(way._looked_ms), unfinished + _SLACK),  # noqa: SLF001
             "starts": (len(coordinator._starts._dates), 2 * unfinished + _SLACK),  # noqa: SLF001
-            "deadlines": (len(coordinator._deadlines._dates), 2 * unfinished + _SLACK),  # noqa: SLF001
-            "dependents": (len(coordinator._dependents), unfinished),  # noqa: SLF001
+            "deadlines": (len(coordinator.deadlines._dates), 2 * unfinished + _SLACK),  # noqa: SLF001
+            "dependents": (len(coordinator.dependents), unfinished),
         }
         for name, (size, most) in sizes.items():
             _demand(size <= most, f"{name}: {size} are kept, at most {most} are of use")
