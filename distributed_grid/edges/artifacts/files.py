@@ -1,0 +1,164 @@
+"""Directories to manifests and back, on this machine: the `Files` of the seam.
+
+Lives here: what is plugged into what, and which directories never travel. Never here: how it is
+done (`packing`, `unpacking`, `outputs`).
+"""
+
+import contextlib
+import os
+import tempfile
+
+from distributed_grid.edges.artifacts import Brought, CacheFailed, CannotUnpack, Packed
+from distributed_grid.edges.artifacts.choosing import globs_of, only, path_below, wanted_by
+from distributed_grid.edges.artifacts.chunks import ChunkStore
+from distributed_grid.edges.artifacts.outputs import Bringing, bring
+from distributed_grid.edges.artifacts.packing import Packing, Source, refuse_root
+from distributed_grid.edges.artifacts.requirements import recipe_of, write_recipe
+from distributed_grid.edges.artifacts.spares import Spares
+from distributed_grid.edges.artifacts.unpacking import remove, unpack
+from distributed_grid.edges.artifacts.walking import Wanted
+from distributed_grid.model.artifact import ASKED, Amount, Manifest, ManifestId
+
+
+class DiskFiles:
+    """Packs and unpacks directories of this machine."""
+
+    def __init__(self, store: ChunkStore, *, user_home: str, own: tuple[str, ...] = ()) -> None:
+        """`own`: directories of Grid, which never travel."""
+        self._store = store
+        self._user_home = user_home
+        self._own = own
+        self._spares = Spares(store)
+
+    def pack(self, root: str, *, owner: str, amount: Amount, paths: tuple[str, ...] = ()) -> Packed:
+        """A work directory, or only some paths of it."""
+        if not paths:
+            refuse_root(root, home=self._user_home)
+        for path in paths:
+            refuse_root(os.path.join(root, path), home=self._user_home)
+        named = tuple(path_below(root, path) for path in paths)
+        source = Source(
+            os.fsencode(root),
+            owner,
+            amount,
+            wanted=only(named),
+            leaves_out=self._left_out(),
+            named=named,
+        )
+        return Packing(self._store).pack(source)
+
+    def unpack(self, manifest: ManifestId, target: str) -> Manifest:
+        """Make a directory from a manifest, whole or not at all."""
+        read = self._store.manifest(manifest)
+        if read is not None and self._spares.take(manifest, read, target):
+            return read
+        made = unpack(self._store, manifest, target)
+        self._spares.note(manifest, made, target)
+        return made
+
+    def collect(self, root: str, *, owner: str, amount: Amount, globs: tuple[str, ...]) -> Packed:
+        """What a job leaves behind that matches."""
+        return self._collect(root, owner, amount, wanted_by(globs_of(globs)))
+
+    def keep(self, root: str, *, owner: str, amount: Amount) -> Packed:
+        """All that is in a directory of ours and can travel."""
+        return self._collect(root, owner, amount)
+
+    def _collect(
+        self, root: str, owner: str, amount: Amount, wanted: Wanted | None = None
+    ) -> Packed:
+        source = Source(
+            os.fsencode(root),
+            owner,
+            amount,
+            wanted=wanted,
+            heeds_ignore=False,
+            leaves_out=self._left_out(),
+            is_strict=False,
+        )
+        return Packing(self._store).pack(source)
+
+    def put_back(self, manifest: ManifestId, target: str) -> Manifest:
+        """Make a directory of ours what it was when it was kept; else it stays as it is."""
+        made = f"{target}.made"
+        remove(os.fsencode(made))  # Of a life that was cut short.
+        read = unpack(self._store, manifest, made)
+        try:
+            remove(os.fsencode(target))
+            os.rename(made, target)
+        except OSError as error:
+            raise CannotUnpack(target, why=error.strerror or str(error)) from error
+        return read
+
+    def bring(
+        self,
+        manifest: ManifestId,
+        root: str,
+        *,
+        globs: tuple[str, ...],
+        since_ns: int,
+        overwrite: bool = False,
+    ) -> Brought:
+        """Write outputs into a directory, each whole, none over what changed since then."""
+        wanted = Bringing(root, globs_of(globs), since_ns, overwrite)
+        return bring(self._store, manifest, wanted)
+
+    def pack_recipe(self, root: str, path: str, *, owner: str) -> Packed:
+        """What a Python environment is made from, and nothing else."""
+        recipe = recipe_of(root, os.path.relpath(os.path.join(root, path), root))
+        try:
+            with tempfile.TemporaryDirectory(dir=self._store.root, prefix="recipe-") as folder:
+                write_recipe(recipe, folder)
+                source = Source(os.fsencode(folder), owner, ASKED, heeds_ignore=False)
+                return Packing(self._store).pack(source)
+        except OSError as error:
+            raise CacheFailed(self._store.root, why=error.strerror or str(error)) from error
+
+    def has_entries(self, root: str) -> bool:
+        """Whether there is anything in a directory; what cannot be read may have something."""
+        try:
+            with os.scandir(root) as entries:
+                return next(entries, None) is not None
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+
+    def is_missing(self, root: str) -> bool:
+        """Whether there is nothing of that name; what cannot be looked at may be there."""
+        try:
+            os.stat(root)
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    def make(self, target: str) -> None:
+        """Make an empty directory of ours."""
+        try:
+            os.makedirs(target, 0o700)
+        except OSError as error:
+            raise CannotUnpack(target, why=error.strerror or str(error)) from error
+
+    def remove(self, target: str) -> None:
+        """Take a directory of ours away."""
+        if os.path.lexists(target) and not self._spares.give_back(target):
+            remove(os.fsencode(target))
+
+    def clear(self) -> None:
+        """Take away what is kept for jobs to come."""
+        self._spares.clear()
+
+    def folders(self, root: str) -> list[str]:
+        """The names of the directories of ours below one."""
+        os.makedirs(root, 0o700, exist_ok=True)
+        return os.listdir(root)
+
+    def _left_out(self) -> frozenset[tuple[int, int]]:
+        found = set()
+        for path in self._own:
+            with contextlib.suppress(OSError):
+                status = os.stat(path)
+                found.add((status.st_dev, status.st_ino))
+        return frozenset(found)

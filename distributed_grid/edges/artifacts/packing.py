@@ -1,0 +1,348 @@
+"""From a directory to a manifest whose chunks are in the store.
+
+Lives here: what may travel, in which order its bytes stand, how they are cut. Never here: looking
+(`walking`), patterns (`ignoring`), keeping (`chunks`).
+Invariant: what a manifest says of a file was true of that file at one moment; a file that changes
+while it is read is read again, and named if it never rests.
+
+Files up to 128 KiB share chunks: a hundred thousand of them are some hundred messages. Where one
+chunk ends and the next begins is told by the names of the files, so that one more file changes the
+chunk it is in and not all that follow. Larger files have chunks of their own, of equal size: to cut
+them by content, as backup programs do, takes a programme in C. Here it ran at 8 MB a second, and
+the files of a work directory are replaced far more often than shifted.
+"""
+
+import os
+import time
+import zlib
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from distributed_grid.edges.artifacts import CannotShip, Packed, Refused, TooMuch
+from distributed_grid.edges.artifacts.choosing import only
+from distributed_grid.edges.artifacts.chunks import ChunkStore
+from distributed_grid.edges.artifacts.recall import Recall, key_of
+from distributed_grid.edges.artifacts.walking import Found, Seen, Walk, Wanted, seen
+from distributed_grid.errors import BadValue
+from distributed_grid.model import artifact
+from distributed_grid.model.artifact import (
+    CHUNK_BYTES_MAX,
+    MANIFEST_BYTES_MAX,
+    ROOT,
+    Amount,
+    File,
+    Folder,
+    Manifest,
+    Symlink,
+    joined,
+    links_outside,
+    shown,
+)
+
+SMALL_BYTES_MAX: Final = 128 << 10  # Such files share chunks: at least four of them.
+SHARED_BYTES: Final = 256 << 10  # Of a shared chunk, on average, where all files are tiny.
+LOOKS_MAX: Final = 3  # At files that change while they are read; then they are named.
+
+
+class Changed(Exception):
+    """A file is not what it was when it was looked at."""
+
+    def __init__(self, path: bytes, why: str) -> None:
+        super().__init__(path)
+        self.path, self.why = path, why
+
+
+class Source(NamedTuple):
+    """What is packed, and for whom."""
+
+    root: bytes
+    owner: str  # Pins the manifest.
+    amount: Amount
+    wanted: Wanted | None = None
+    heeds_ignore: bool = True
+    leaves_out: frozenset[tuple[int, int]] = frozenset()
+    is_strict: bool = True  # What may not travel ends it; else it is left out, and told.
+    named: tuple[bytes, ...] = ()  # Paths that somebody wants: something of each travels.
+
+
+class Packing:
+    """Packs directories into a store."""
+
+    def __init__(self, store: ChunkStore) -> None:
+        self._store = store
+        self._read_bytes = 0
+
+    def pack(self, source: Source) -> Packed:
+        """Put a directory into the store. Raises CannotShip, TooMuch, BadValue, CacheError."""
+        draft = f"pack:{source.owner}:{id(self)}"
+        recall = Recall(f"{self._store.root}/recall", source.root)
+        restless: dict[bytes, str] = {}
+        try:
+            for look in range(LOOKS_MAX + 1):
+                left_out = restless if look == LOOKS_MAX else {}
+                looked_ns = time.time_ns()
+                found = self._look(source, left_out)
+                read = self._read_all(source, found, recall, draft, looked_ns)
+                if isinstance(read, Manifest):
+                    recall.save()
+                    return self._keep(read, found, source)
+                restless = read
+        finally:
+            self._store.release(draft)
+        raise CannotShip(shown(source.root), refused=_named(restless))
+
+    def _look(self, source: Source, left_out: dict[bytes, str]) -> Found:
+        walk = Walk(
+            source.root,
+            wanted=source.wanted,
+            heeds_ignore=source.heeds_ignore,
+            leaves_out=source.leaves_out,
+        )
+        try:
+            found = walk.look()
+        except OSError as error:
+            refused = [Refused(".", f"cannot be read: {error.strerror}")]
+            raise CannotShip(shown(source.root), refused=refused) from error
+        if found.size_bytes > source.amount.bytes_max or found.entries > source.amount.files_max:
+            raise TooMuch(
+                shown(source.root),
+                size_bytes=found.size_bytes,
+                files=found.entries,
+                amount=source.amount,
+            )
+        found = _without_outside_links(found)
+        if left_out:
+            kept = [file for file in found.files if file.path not in left_out]
+            found = found._replace(files=kept, refused=[*found.refused, *_named(left_out)])
+        if source.is_strict and found.refused:
+            raise CannotShip(shown(source.root), refused=found.refused)
+        for path in source.named:
+            if not _has(found, path) and _is_something(source, path):
+                raise BadValue(
+                    shown(path),
+                    expected="something that .gridignore does not leave out whole",
+                    remedy="Take it out of .gridignore, or do not name it",
+                    field="ship",
+                )
+        return found
+
+    def _read_all(
+        self, source: Source, found: Found, recall: Recall, draft: str, looked_ns: int
+    ) -> Manifest | dict[bytes, str]:
+        """The manifest; or the files that have changed meanwhile, and how."""
+        shares, large = lay_out(found.files)
+        restless: dict[bytes, str] = {}
+        digests: list[bytes] = []
+        sizes: list[int] = []
+        for files in [*shares, *([file] for file in large)]:
+            key = key_of(files)
+            made = recall.digests(key)
+            try:
+                if made is None or not self._is_kept(made, draft):
+                    made = self._read(source.root, files, draft)
+            except Changed as changed:
+                restless[changed.path] = changed.why
+                continue
+            recall.remember(key, made, files, looked_ns=looked_ns)
+            digests.append(made)
+            sizes += _cuts(sum(file.size for file in files))
+        if restless:
+            return restless
+        folders, numbers = _folders(found, keeps_empty=source.wanted is None)
+        return Manifest(
+            mode=found.mode,
+            folders=folders,
+            files=tuple(
+                File(numbers[file.folder], file.name, file.mode, file.size)
+                for file in [*(file for share in shares for file in share), *large]
+            ),
+            links=tuple(
+                Symlink(numbers[link.folder], link.name, link.target) for link in found.links
+            ),
+            digests=b"".join(digests),
+            sizes=tuple(sizes),
+        )
+
+    def _is_kept(self, digests: bytes, draft: str) -> bool:
+        step = artifact.DIGEST_BYTES
+        parts = [digests[at : at + step] for at in range(0, len(digests), step)]
+        return all(self._store.keep(part, draft=draft) for part in parts)
+
+    def _read(self, root: bytes, files: Sequence[Seen], draft: str) -> bytes:
+        """Put the bytes of files into the store: many that share a chunk, or one in many chunks."""
+        if len(files) == 1:
+            return self._read_one(root, files[0], draft)
+        pieces = []
+        for file in files:
+            descriptor = _open(root, file)
+            try:
+                pieces.append(_read_exactly(descriptor, file, file.size))
+                _check(descriptor, file)
+            finally:
+                os.close(descriptor)
+        return self._put(b"".join(pieces), draft)
+
+    def _read_one(self, root: bytes, file: Seen, draft: str) -> bytes:
+        descriptor = _open(root, file)
+        try:
+            made = [
+                self._put(_read_exactly(descriptor, file, size), draft) for size in _cuts(file.size)
+            ]
+            _check(descriptor, file)
+        finally:
+            os.close(descriptor)
+        return b"".join(made)
+
+    def _put(self, data: bytes, draft: str) -> bytes:
+        self._read_bytes += len(data)
+        if not data:
+            return b""  # Files without bytes need no chunk.
+        name = artifact.digest(data)
+        self._store.put(name, data, draft=draft)
+        return name
+
+    def _keep(self, manifest: Manifest, found: Found, source: Source) -> Packed:
+        body = artifact.encode(manifest)
+        if len(body) > MANIFEST_BYTES_MAX:
+            raise TooMuch(
+                shown(source.root),
+                size_bytes=found.size_bytes,
+                files=found.entries,
+                amount=source.amount,
+            )
+        return Packed(
+            id=self._store.put_manifest(body, owner=source.owner),
+            files=len(manifest.files),
+            content_bytes=manifest.content_bytes,
+            entries=manifest.entries,
+            refused=tuple(found.refused),
+            read_bytes=self._read_bytes,
+        )
+
+
+def refuse_root(root: str, *, home: str) -> None:
+    """Some directories never travel. Raises CannotShip."""
+    real, real_home = os.path.realpath(root), os.path.realpath(home)
+    why = ""
+    if real == "/":
+        why = "it is the root of all files"
+    elif real == real_home:
+        why = "it is your home directory"
+    elif real_home.startswith(f"{real}/"):
+        why = "it holds your home directory"
+    if why:
+        raise CannotShip(root, refused=[Refused(".", why)])
+
+
+def lay_out(files: Sequence[Seen]) -> tuple[list[list[Seen]], list[Seen]]:
+    """The files that share a chunk, chunk by chunk; and those that have chunks of their own."""
+    shares: list[list[Seen]] = []
+    share: list[Seen] = []
+    used = 0
+    for file in files:
+        if file.size > SMALL_BYTES_MAX:
+            continue
+        if used + file.size > CHUNK_BYTES_MAX:
+            shares.append(share)
+            share, used = [], 0
+        share.append(file)
+        used += file.size
+        if zlib.crc32(file.path) % SHARED_BYTES < file.size:
+            shares.append(share)
+            share, used = [], 0
+    if share:
+        shares.append(share)
+    return shares, [file for file in files if file.size > SMALL_BYTES_MAX]
+
+
+def _cuts(size: int) -> list[int]:
+    """The sizes of the chunks of so many bytes."""
+    whole, rest = divmod(size, CHUNK_BYTES_MAX)
+    return [CHUNK_BYTES_MAX] * whole + ([rest] if rest else [])
+
+
+def _open(root: bytes, file: Seen) -> int:
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        return os.open(joined(root, file.path), flags)
+    except OSError as error:
+        raise Changed(file.path, f"cannot be read: {error.strerror}") from error
+
+
+def _read_exactly(descriptor: int, file: Seen, size: int) -> bytes:
+    try:
+        data = os.read(descriptor, size)
+        while len(data) < size and (more := os.read(descriptor, size - len(data))):
+            data += more
+    except OSError as error:
+        raise Changed(file.path, f"cannot be read: {error.strerror}") from error
+    if len(data) != size:
+        raise Changed(file.path, "it changes while it is read")
+    return data
+
+
+def _check(descriptor: int, file: Seen) -> None:
+    now = seen(file.folder, file.name, file.path, os.fstat(descriptor))
+    if now != file:
+        raise Changed(file.path, "it changes while it is read")
+
+
+def _without_outside_links(found: Found) -> Found:
+    """Links that lead outside are refused by name."""
+    tree = Manifest(folders=tuple(found.folders), links=tuple(found.links))
+    outside = set(links_outside(tree))
+    if not outside:
+        return found
+    paths = tree.folder_paths()
+    refused = [
+        Refused(
+            shown(joined(b"" if link.folder == ROOT else paths[link.folder], link.name)),
+            f"a symbolic link that leads outside, to {shown(link.target)}",
+        )
+        for link in found.links
+        if link in outside
+    ]
+    kept = [link for link in found.links if link not in outside]
+    return found._replace(links=kept, refused=[*found.refused, *refused])
+
+
+def _has(found: Found, path: bytes) -> bool:
+    """Whether something travels that is at a path or below it."""
+    start = b"" if path == b"." else path + b"/"
+    if any(file.path == path or file.path.startswith(start) for file in found.files):
+        return True
+    above = Manifest(folders=tuple(found.folders)).folder_paths()
+    links = (
+        joined(b"" if link.folder == ROOT else above[link.folder], link.name)
+        for link in found.links
+    )
+    return any(one == path or one.startswith(start) for one in links)
+
+
+def _is_something(source: Source, path: bytes) -> bool:
+    """Whether there is anything at a path but empty folders, whatever is to be left out."""
+    wanted = only([path])
+    walk = Walk(source.root, wanted=wanted, heeds_ignore=False, leaves_out=source.leaves_out)
+    found = walk.look()
+    return bool(found.files or found.links)
+
+
+def _folders(found: Found, *, keeps_empty: bool) -> tuple[tuple[Folder, ...], dict[int, int]]:
+    """The folders that travel, and their new numbers."""
+    used = set(range(len(found.folders))) if keeps_empty else set()
+    starts = {file.folder for file in found.files} | {link.folder for link in found.links}
+    for at in starts:
+        above = at
+        while above != ROOT and above not in used:
+            used.add(above)
+            above = found.folders[above].parent
+    numbers = {old: new for new, old in enumerate(sorted(used))}
+    numbers[ROOT] = ROOT
+    return tuple(
+        Folder(numbers[found.folders[at].parent], found.folders[at].name, found.folders[at].mode)
+        for at in sorted(used)
+    ), numbers
+
+
+def _named(restless: dict[bytes, str]) -> list[Refused]:
+    return [Refused(shown(path), why) for path, why in sorted(restless.items())]
