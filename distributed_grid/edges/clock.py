@@ -22,6 +22,11 @@ def _steady_ns() -> int:
     return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
+def boot_us() -> int:
+    """Since the machine started, sleep included: the clock of leases, as the keeper reads it."""
+    return _steady_ns() // 1_000
+
+
 class SteadyClock:
     """Milliseconds since the epoch."""
 

@@ -28,6 +28,16 @@ def test_the_bindings_still_copy_byte_by_byte():
     assert "for i, byte in enumerate(value)" in write
 
 
+@pytest.mark.parametrize("size", [0, 1, 64 << 10, (1 << 20) + 7])
+def test_bytes_and_pieces_of_them_go_over_and_back(size):
+    iroh_copying.hasten()
+    converter = iroh_ffi._UniffiFfiConverterBytes
+    whole = bytes(number % 251 for number in range(size + 9))
+
+    assert converter.lift(converter.lower(whole)) == whole
+    assert converter.lift(converter.lower(memoryview(whole)[4 : 4 + size])) == whole[4 : 4 + size]
+
+
 def test_the_bindings_still_take_the_long_way_round():
     """Else delete iroh_waking.py."""
     start = SOURCE.index("def _uniffi_continuation_callback(")

@@ -4,14 +4,17 @@ import signal
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from distributed_grid.edges.runner import Runner, agent_link
 from distributed_grid.edges.runner.agent_link import RunnerGone
+from distributed_grid.edges.runner.deadlines import boot_us
 from distributed_grid.edges.runner.memory import MemoryRunner
 from distributed_grid.model.ids import job_id_of
 from distributed_grid.wire.keeper import (
     Acknowledge,
+    Deadline,
     Ended,
     Preempt,
     Quit,
@@ -364,6 +367,25 @@ def test_a_new_agent_hears_who_is_suspended(check: Check, a_run: Callable[..., R
         again = await reconnect()
 
         assert again.hello.suspended == ("a",)
+
+    check(suite)
+
+
+def test_a_new_agent_hears_of_deadlines(check: Check, a_run: Callable[..., Run]) -> None:
+    async def suite(runner: Runner, reconnect: Reconnect) -> None:
+        far = boot_us() + 600_000_000
+        for attempt, until in (("a", far), ("b", far), ("c", 0), ("d", far)):
+            run = a_run("sleep", "600", attempt=attempt)
+            await runner.send(msgspec.structs.replace(run, until_boot_us=until))
+        await runner.send(Deadline(attempt="a", until_boot_us=far - 1))
+        await runner.send(Deadline(attempt="b", until_boot_us=far + 1))
+        await runner.send(Deadline(attempt="nobody", until_boot_us=far))
+        await until_started(runner, 4)
+        await runner.send(Stop(attempt="d"))
+        await ends(runner, "d")
+        again = await reconnect()
+
+        assert again.hello.deadlines == {"a": far, "b": far + 1}
 
     check(suite)
 

@@ -13,12 +13,15 @@ from distributed_grid.edges import store as seam
 from distributed_grid.edges.store import (
     STORE_ID,
     AddEvent,
+    DropHeld,
     DropJob,
     DropLease,
+    DropMeta,
     Event,
     ForgetFinished,
     JobFilter,
     JobRow,
+    PutHeld,
     PutJob,
     PutLease,
     SetMeta,
@@ -73,6 +76,22 @@ def asking(open_store: Maker, ask, **how) -> None:
             await ask(store)
 
     asyncio.run(run())
+
+
+def test_what_was_dropped_is_not_read_back(open_store):
+    async def ask(store: Store) -> None:
+        await store.commit(
+            [PutJob(a_job(1)), PutLease("l", b"lease"), SetMeta("m", b"x"), PutHeld("h", b"held")]
+        )
+        drops = [DropJob(a_job(1).id), DropLease("l"), DropMeta("m"), DropHeld("h")]
+        await store.commit([*drops, *drops])
+
+        found = await store.load_all()
+
+        assert (found.jobs, found.leases, found.held) == ((), {}, {})
+        assert "m" not in found.meta
+
+    asking(open_store, ask)
 
 
 @pytest.mark.rows("S4-30")
@@ -149,6 +168,8 @@ def test_finished_jobs_are_listed_but_not_loaded_and_the_oldest_are_forgotten(op
         (JobFilter(id_prefix="0" * 63 + "3"), [3]),
         (JobFilter(id_prefix="0" * 60), [4, 3, 2, 1]),
         (JobFilter(id_prefix="f"), []),
+        (JobFilter(id_digits=64), [4, 3, 2, 1]),
+        (JobFilter(id_digits=32), []),
     ],
 )
 def test_jobs_are_filtered_newest_first(open_store, matching, numbers):
@@ -289,14 +310,16 @@ def test_what_was_queued_before_close_is_written(open_store):
 
 def test_what_nobody_waits_for_is_written_all_the_same(open_store):
     async def ask(store: Store) -> None:
-        await store.commit([PutJob(a_job(1))], is_urgent=False)
+        await store.commit([PutJob(a_job(1))], within_s=0.005)
         assert await store.job(a_job(1).id) == a_job(1)
 
     asking(open_store, ask)
 
 
-def test_what_nobody_waits_for_shares_the_sync_of_what_somebody_waits_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(sqlite_module, "COMPANY_S_MAX", 60)  # Longer than this test may take.
+@pytest.mark.parametrize(("first_s", "second_s"), [(60, 0), (60, 0.005), (0.005, 60), (0, 60)])
+def test_what_nobody_waits_for_shares_the_sync_of_what_somebody_waits_for(
+    tmp_path, first_s, second_s
+):
     groups = []
 
     class Counting(SqliteStore):
@@ -306,10 +329,8 @@ def test_what_nobody_waits_for_shares_the_sync_of_what_somebody_waits_for(tmp_pa
 
     async def ask() -> None:
         store = Counting(str(tmp_path / "grid.db"))
-        quiet = asyncio.create_task(store.commit([PutJob(a_job(1))], is_urgent=False))
-        await asyncio.sleep(0)
-        await store.commit([PutJob(a_job(2))])
-        await quiet
+        jobs = [(a_job(1), first_s), (a_job(2), second_s)]
+        await asyncio.gather(*(store.commit([PutJob(job)], within_s=s) for job, s in jobs))
         await store.close()
 
     asyncio.run(ask())

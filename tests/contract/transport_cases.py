@@ -8,6 +8,7 @@ import asyncio
 import pytest
 
 from distributed_grid.edges.transport import (
+    LANES,
     Datagram,
     Limits,
     Link,
@@ -42,6 +43,23 @@ async def messages_arrive_whole_and_in_order(lab: Lab) -> None:
     async def send_all() -> None:
         for message in sent:
             await one.send(message)
+
+    sending = asyncio.create_task(send_all())
+
+    assert [await got(other) for _ in sent] == sent
+    await sending
+
+
+async def long_messages_arrive_between_short_ones(lab: Lab) -> None:
+    """Around the sizes in which bytes are written and read."""
+    one, other = await friends(lab)
+    around = [64 * KIB + more for more in (-5, -4, -3, -1, 0, 1, 4)]
+    sizes = [0, *around, 3, 512 * KIB, 512 * KIB + 80, 70, 0, 129 * KIB, 5_000, MIB, *around, 1]
+    sent = [bytes([at + 1]) * size for at, size in enumerate(sizes)]
+
+    async def send_all() -> None:
+        for message in sent:
+            await one.send(message, lane="bulk")
 
     sending = asyncio.create_task(send_all())
 
@@ -85,11 +103,14 @@ async def a_message_that_no_member_reads_is_not_sent(lab: Lab) -> None:
     with pytest.raises(TooLarge):
         await one.send(bytes(64 * KIB + 1))
     with pytest.raises(TooLarge):
+        await one.send(bytes(24 * MIB + 1), lane="job")
+    with pytest.raises(TooLarge):
         await one.send(bytes(16 * MIB + 1), lane="bulk")
     await one.send(bytes(64 * KIB))
+    await one.send(bytes(MIB), lane="job")  # A job with long arguments, an array in many pieces.
     await one.send(bytes(16 * MIB), lane="bulk")
 
-    assert sorted([len(await got(other)), len(await got(other))]) == [64 * KIB, 16 * MIB]
+    assert sorted([len(await got(other)) for _ in range(3)]) == [64 * KIB, MIB, 16 * MIB]
 
 
 async def a_sender_waits_for_a_slow_reader(lab: Lab) -> None:
@@ -215,6 +236,18 @@ async def datagrams_that_nobody_reads_do_not_pile_up(lab: Lab) -> None:
     assert 0 < len(await other.receive_datagrams()) <= 256
 
 
+async def datagrams_are_handed_to_who_wants_them_when_they_come(lab: Lab) -> None:
+    one, other = await friends(lab)
+    one.send_datagram(b"early")
+    await one.send(b"ready")
+    await got(other)
+    taken: asyncio.Queue[bytes] = asyncio.Queue()
+    other.hand_datagrams(lambda datagram: taken.put_nowait(datagram.data))
+    one.send_datagram(b"late")
+
+    assert {await taken.get(), await taken.get()} == {b"early", b"late"}
+
+
 # Closing
 
 
@@ -255,17 +288,45 @@ async def closing_waits_for_what_was_taken(lab: Lab) -> None:
     one, other = await friends(lab, Limits(farewell_ms=20_000))
     sending = [asyncio.create_task(one.send(bytes([n]) * (60 * KIB))) for n in range(60)]
     await asyncio.wait(sending, timeout=0.1)
-    taken = sum(task.done() for task in sending)
     closing = asyncio.create_task(one.close("enough"))
+    await asyncio.sleep(0)  # It has begun: who waits is refused, and the others were taken.
+    taken = sum(task.done() and task.exception() is None for task in sending)
+    assert 0 < taken < 60  # Nobody reads yet, and so much does not fit in between.
+    refused = await asyncio.wait_for(asyncio.gather(*sending, return_exceptions=True), 5)
     await asyncio.wait({closing}, timeout=0.1)
     received = []
     while (message := await other.receive()) is not None:
         received.append(message[1])
     await closing
-    await asyncio.gather(*sending, return_exceptions=True)
 
-    assert len(received) >= taken
-    assert received == [bytes([n]) * (60 * KIB) for n in range(len(received))]
+    assert received == [bytes([n]) * (60 * KIB) for n in range(taken)]
+    assert [type(why) for why in refused] == [type(None)] * taken + [LinkClosed] * (60 - taken)
+    assert one.why_closed == "enough"
+
+
+async def what_comes_during_the_farewell_is_refused_and_harms_nothing(lab: Lab) -> None:
+    """On each lane, the one that was used and those that were not."""
+    one, other = await friends(lab, Limits(farewell_ms=20_000))
+    sent = [bytes([n]) * (20 * KIB) for n in range(10)]
+    for message in sent:
+        await one.send(message)
+    say_farewell = one._farewell
+
+    async def say_more() -> None:
+        farewell = asyncio.create_task(say_farewell())
+        await asyncio.sleep(0)  # It has begun.
+        late = await asyncio.gather(
+            *(one.send(b"late", lane=lane) for lane in LANES), return_exceptions=True
+        )
+        assert [str(why) for why in late] == [str(LinkClosed(one.peer, "enough"))] * len(LANES)
+        await farewell
+
+    one._farewell = say_more
+    await one.close("enough")
+
+    assert [await got(other) for _ in sent] == sent
+    assert await other.receive() is None
+    assert one.why_closed == "enough"
 
 
 # Dialling

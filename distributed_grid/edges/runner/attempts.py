@@ -34,6 +34,7 @@ Report = Started | Ended
 
 CLEARING_MS_MAX: Final = 5_000  # A process that SIGKILL does not end sleeps in a broken driver.
 TIMEOUT_CODE: Final = 124
+LAPSED: Final = "its lease was not renewed in time"
 
 
 class Attempt:
@@ -51,6 +52,7 @@ class Attempt:
         self.pid = 0  # Of the process that runs; 0 between processes.
         self.index = SINGLE
         self.started_ms = 0
+        self.since_ms = 0  # When the first process of it started.
         self.started_ns = 0  # Monotonic.
         self.due_ns = 0  # When something must happen: a timeout, a kill. 0: never.
         self.gone: reap.Gone | None = None  # The main process has ended, its tree perhaps not.
@@ -115,7 +117,7 @@ class Attempt:
             if self.run.timeout_ms:
                 self.due_ns = self.started_ns + self.run.timeout_ms * 1_000_000
             if not self._is_told:
-                self._is_told = True
+                self._is_told, self.since_ms = True, self.started_ms
                 reports.append(
                     Started(
                         number=0,
@@ -281,6 +283,18 @@ class Attempt:
         if number == signal.SIGKILL:
             self._kill()
 
+    def lapse(self) -> list[Report]:
+        """Its deadline has come: nothing of it runs a moment longer, whatever else it was told."""
+        self.suspension.is_on = False
+        if not self.pid and self.pending:
+            return self._give_back(EXIT_GRID, LAPSED)
+        self.pending.clear()
+        if self.roots:
+            self._cause = "lost"
+            self._notes.append(LAPSED)
+            self.interrupt("lost", signal.SIGKILL, 0)
+        return []
+
     def end_for_memory(self) -> None:
         """It used more memory than it may."""
         if self.gone and not self.beside.pid:
@@ -379,6 +393,8 @@ class Attempt:
         how, code = gone.how, gone.code
         if self._cause == "timeout":
             how, code = "timeout", TIMEOUT_CODE
+        elif self._cause == "lost":
+            how, code = "lost", EXIT_GRID
         elif self._cause == "stopped":
             how, code = "stopped", 128 + self._signal
         elif self._cause == "signalled":

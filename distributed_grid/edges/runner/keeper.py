@@ -19,9 +19,11 @@ from typing import Final
 
 from distributed_grid.edges.runner import JOURNAL_FILE, REFUSED_CODE, orphans, reap, watchdog
 from distributed_grid.edges.runner.agent_process import AgentProcess
-from distributed_grid.edges.runner.attempts import Attempt, Report
+from distributed_grid.edges.runner.attempts import LAPSED, Attempt, Report
 from distributed_grid.edges.runner.cgroups import CgroupPool
 from distributed_grid.edges.runner.containment import remove_leftovers
+from distributed_grid.edges.runner.deadlines import LOOK_NS as DEADLINE_LOOK_NS
+from distributed_grid.edges.runner.deadlines import Deadlines, boot_us
 from distributed_grid.edges.runner.door import Door
 from distributed_grid.edges.runner.foresight import Foresight
 from distributed_grid.edges.runner.journal import Journal
@@ -33,9 +35,11 @@ from distributed_grid.edges.runner.stance import Stance
 from distributed_grid.edges.runner.timetable import Timetable
 from distributed_grid.edges.runner.turns import Turns, did_not_start
 from distributed_grid.wire.keeper import (
+    NOT_STARTED,
     Acknowledge,
     Adopt,
     Adopted,
+    Deadline,
     Hello,
     How,
     Preempt,
@@ -84,6 +88,7 @@ class Keeper:
         self.leave_at_ns = 0
         self._heard: deque[ToKeeper] = deque()  # Not obeyed yet.
         self._timetable = Timetable()
+        self._deadlines = Deadlines()
         self._foresight = Foresight(self.stance.cores_count)
         self._over: list[Attempt] = []
         self._is_reaping = False  # More children may have ended than one turn takes.
@@ -176,12 +181,17 @@ class Keeper:
             moments.append(self._send_at_ns)
         moments.append(self._look_at_ns if self.attempts else self.leave_at_ns)
         soonest = min((moment for moment in moments if moment), default=0)
-        return max(soonest - time.monotonic_ns(), 0) / 1e9 if soonest else -1
+        wait_ns = max(soonest - time.monotonic_ns(), 0) if soonest else -1
+        if self._deadlines:
+            wait_ns = DEADLINE_LOOK_NS if wait_ns < 0 else min(wait_ns, DEADLINE_LOOK_NS)
+        return wait_ns / 1e9 if wait_ns >= 0 else -1
 
     def _keep_time(self) -> None:
         if self._told_to_end:
             self._told_to_end = False
             self._quit(stop_jobs=True)
+        for name in self._deadlines.take_due():
+            self._lapse(name)
         now_ns = time.monotonic_ns()
         for attempt in self._timetable.due(now_ns):
             self._after(attempt, attempt.fall_due(self._left_by(attempt)))
@@ -212,6 +222,9 @@ class Keeper:
             unacknowledged=self.reports.unacknowledged,
             queued=self.turns.waiting,
             suspended=tuple(n for n, one in self.attempts.items() if one.suspension.is_on),
+            began={n: one.since_ms for n, one in self.attempts.items() if one.since_ms},
+            deadlines=dict(self._deadlines.until_us),
+            lost_deadlines=dict(self.reports.lost_deadlines),
         )
         line = self.agent.start(hello)
         if line:
@@ -236,6 +249,8 @@ class Keeper:
                 if message.attempt in self.attempts:  # Else it is over: its report is on the way.
                     attempt = self.attempts[message.attempt]
                     self._after(attempt, _change(attempt, message))
+            case Deadline():
+                self._move_deadline(message)
             case Acknowledge():
                 self.reports.acknowledge(message.upto)
             case Quit():
@@ -252,7 +267,7 @@ class Keeper:
         self.is_leaving, self.leave_at_ns = False, 0
         self.agent.adopt(wish.argv, wish.env, wish.cwd)
         self._start_agent()
-        refusal = "" if self.agent.pid else "the agent could not be started"
+        refusal = "" if self.agent.pid else NOT_STARTED
         if refusal:
             self._quit(stop_jobs=False)
         return Adopted(keeper_pid=os.getpid(), agent_pid=self.agent.pid, refusal=refusal)
@@ -310,10 +325,27 @@ class Keeper:
         if len(self.attempts) + len(self.turns) >= ATTEMPTS_MAX or self.is_leaving:
             full = f"{ATTEMPTS_MAX} attempts run or wait already"
             self._refuse(run, "stopped", "the keeper is leaving" if self.is_leaving else full)
-        elif self.turns.join(run):
-            self._begin(run)
+        elif run.until_boot_us and boot_us() >= run.until_boot_us:
+            self._refuse(run, "lost", LAPSED)  # Everybody slept between its lease and this.
         else:
-            self.reports.wait(run)
+            if run.until_boot_us:
+                self._deadlines.set(run.attempt, run.until_boot_us)
+            if self.turns.join(run):
+                self._begin(run)
+            else:
+                self.reports.wait(run)
+
+    def _move_deadline(self, message: Deadline) -> None:
+        attempt, until_us = message.attempt, message.until_boot_us
+        is_there = attempt in self.attempts or attempt in self.turns
+        if is_there and self._deadlines.set(attempt, until_us):
+            self.reports.extend(attempt, until_us)
+
+    def _lapse(self, name: str) -> None:
+        if name in self.turns:
+            self._keep(self.turns.obey(Withdraw(attempt=name)))
+        elif name in self.attempts:
+            self._after(self.attempts[name], self.attempts[name].lapse())
 
     def _begin(self, run: Run) -> None:
         if not self.attempts:
@@ -363,6 +395,7 @@ class Keeper:
             self._timetable.add(attempt, self.attempts.values())
         if attempt.is_over and attempt.run.attempt in self.attempts:
             del self.attempts[attempt.run.attempt]
+            self._deadlines.forget(attempt.run.attempt)
             self._over.append(attempt)  # Put away once its end is told: somebody waits for that.
             self.turns.over(attempt.run)
 

@@ -17,6 +17,7 @@ from distributed_grid.edges.runner.agent_link import RunnerGone
 from distributed_grid.edges.runner.turns import SINGLE, Turns
 from distributed_grid.wire.keeper import (
     Acknowledge,
+    Deadline,
     Ended,
     Hello,
     How,
@@ -41,6 +42,7 @@ class MemoryRunner:
         self._running: dict[str, tuple[Run, deque[int]]] = {}
         self._turns = Turns()
         self._suspended: dict[str, None] = {}  # In order.
+        self._deadlines: dict[str, int] = {}  # Told to the next agent; there is no clock for them.
         self._unacknowledged: list[Report] = []
         self._fresh: list[Report] = []
         self._arrived = asyncio.Event()
@@ -62,6 +64,7 @@ class MemoryRunner:
             unacknowledged=len(self._unacknowledged),
             queued=self._turns.waiting,
             suspended=tuple(self._suspended),
+            deadlines=dict(self._deadlines),
         )
         self._wake()
         return self
@@ -79,8 +82,7 @@ class MemoryRunner:
     def _obey(self, message: ToKeeper) -> None:
         match message:
             case Run():
-                if not (message.attempt in self._running or message.attempt in self._turns):
-                    self._run(message)
+                self._run(message)
             case Stop() | StopIndex() | Preempt() | Withdraw() if message.attempt in self._turns:
                 for ended in self._turns.obey(message):
                     times = {"started_ms": self.now_ms, "ended_ms": self.now_ms}
@@ -88,14 +90,20 @@ class MemoryRunner:
             case Stop() | StopIndex() | Preempt() | Suspend() | Resume():
                 if message.attempt in self._running:
                     self._change(message)
+            case Deadline():
+                self._move_deadline(message.attempt, message.until_boot_us)
             case Acknowledge():
                 self._unacknowledged = [r for r in self._unacknowledged if r.number > message.upto]
-            case Quit():
-                everybody = (*self._turns.waiting, *self._running)
-                for attempt in everybody if message.stop_jobs else ():
+            case Quit() if message.stop_jobs:
+                for attempt in (*self._turns.waiting, *self._running):
                     self._obey(Stop(attempt=attempt))
             case _:
                 pass
+
+    def _move_deadline(self, attempt: str, until_us: int) -> None:
+        is_there = attempt in self._running or attempt in self._turns
+        if is_there and until_us > self._deadlines.get(attempt, 0):
+            self._deadlines[attempt] = until_us
 
     def _change(self, wish: Stop | StopIndex | Preempt | Suspend | Resume) -> None:
         match wish:
@@ -131,12 +139,15 @@ class MemoryRunner:
         self._wake()
 
     def _run(self, run: Run) -> None:
+        if run.attempt in self._running or run.attempt in self._turns:
+            return
         if self._turns.join(run):
             self._begin(run)
 
     def _begin(self, run: Run) -> None:
         pending = deque(run.indices or (SINGLE,))
         self._running[run.attempt] = (run, pending)
+        self._move_deadline(run.attempt, run.until_boot_us)
         outcome = _outcome(run.argv)
         if outcome != ("not-found", 127):
             started = Started(
@@ -157,6 +168,7 @@ class MemoryRunner:
         if is_last:
             del self._running[run.attempt]
             self._suspended.pop(run.attempt, None)
+            self._deadlines.pop(run.attempt, None)
             self._turns.over(run)
         self._report(
             Ended(

@@ -25,7 +25,8 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     user: str = ""
     submitted_ms: int = 0
-    is_finished: bool = False  # Finished ones stay on disk and are not loaded at a start.
+    # Nothing more is to be done for it: it stays on disk and is not loaded at a start.
+    is_finished: bool = False
 
 
 class PutJob(msgspec.Struct, frozen=True, tag="put-job"):
@@ -74,7 +75,29 @@ class SetMeta(msgspec.Struct, frozen=True, tag="set-meta"):
     value: bytes
 
 
-Write = PutJob | DropJob | ForgetFinished | PutLease | DropLease | AddEvent | SetMeta
+class DropMeta(msgspec.Struct, frozen=True, tag="drop-meta"):
+    """Forget a single value; one that is not there is fine."""
+
+    key: str
+
+
+class PutHeld(msgspec.Struct, frozen=True, tag="put-held"):
+    """Write a record that is kept for another node, or write it again."""
+
+    id: str
+    record: bytes
+
+
+class DropHeld(msgspec.Struct, frozen=True, tag="drop-held"):
+    """Forget a record that was kept for another node; one that is not there is fine."""
+
+    id: str
+
+
+Write = (
+    PutJob | DropJob | ForgetFinished | PutLease | DropLease | AddEvent | SetMeta | DropMeta
+    | PutHeld | DropHeld
+)  # fmt: skip
 
 
 class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,6 +107,7 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     name: str | None = None
     user: str | None = None
     id_prefix: str | None = None
+    id_digits: int | None = None  # Jobs have longer ids than guests have.
     is_finished: bool | None = None
 
 
@@ -102,6 +126,7 @@ class Remembered(msgspec.Struct, frozen=True, kw_only=True):
     leases: dict[str, bytes]
     meta: dict[str, bytes]
     last_event: int  # The number of the newest event; 0: none.
+    held: dict[str, bytes] = {}  # Records of other nodes' jobs, by job.
 
 
 EVERY_JOB: Final = JobFilter()
@@ -117,8 +142,8 @@ class Store(Protocol):
     every batch that was acknowledged before.
     """
 
-    async def commit(self, writes: Sequence[Write], *, is_urgent: bool = True) -> None:
-        """Write a batch, durably. One for which nobody waits may wait a moment for company."""
+    async def commit(self, writes: Sequence[Write], *, within_s: float = 0) -> None:
+        """Write a batch, durably. One for which nobody waits may wait so long for company."""
         ...
 
     def write_aside(self) -> None:

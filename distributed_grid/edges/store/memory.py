@@ -17,12 +17,15 @@ from distributed_grid.edges.store import (
     JOBS_READ_MAX,
     STORE_ID,
     AddEvent,
+    DropHeld,
     DropJob,
     DropLease,
+    DropMeta,
     Event,
     ForgetFinished,
     JobFilter,
     JobRow,
+    PutHeld,
     PutJob,
     PutLease,
     Remembered,
@@ -47,16 +50,18 @@ class _Shelves:
         self.leases: dict[str, bytes] = {}
         self.events: dict[int, bytes] = {}
         self.meta: dict[str, bytes] = {}
+        self.held: dict[str, bytes] = {}
 
     def copy(self) -> "_Shelves":
         made = _Shelves()
         made.jobs, made.leases = dict(self.jobs), dict(self.leases)
         made.events, made.meta = dict(self.events), dict(self.meta)
+        made.held = dict(self.held)
         return made
 
     @property
     def size_bytes(self) -> int:
-        rows = (self.jobs, self.leases, self.events, self.meta)
+        rows = (self.jobs, self.leases, self.events, self.meta, self.held)
         return sum(len(row) for shelf in rows for row in shelf.values())
 
     def read_jobs(self) -> list[JobRow]:
@@ -64,22 +69,33 @@ class _Shelves:
         jobs = map(_decode_job, self.jobs.values())
         return sorted(jobs, key=lambda job: (job.submitted_ms, job.id), reverse=True)
 
+    def _drop(self, write: DropJob | DropLease | DropHeld | DropMeta) -> None:
+        match write:
+            case DropJob(key):
+                self.jobs.pop(key, None)
+            case DropLease(key):
+                self.leases.pop(key, None)
+            case DropHeld(key):
+                self.held.pop(key, None)
+            case DropMeta(key):
+                self.meta.pop(key, None)
+
     def apply(self, write: Write) -> None:
         match write:
             case PutJob(job):
                 self.jobs[job.id] = _encode(job)
-            case DropJob(job_id):
-                self.jobs.pop(job_id, None)
             case ForgetFinished(keep):
                 finished = [job for job in self.read_jobs() if job.is_finished]
                 for job in finished[max(keep, 0) :]:
                     del self.jobs[job.id]
             case PutLease(lease_id, record):
                 self.leases[lease_id] = record
-            case DropLease(lease_id):
-                self.leases.pop(lease_id, None)
             case AddEvent(number, at_ms, record):
                 self.events[number] = _encode(Event(number, at_ms, record))
+            case PutHeld(held_id, record):
+                self.held[held_id] = record
+            case DropJob() | DropLease() | DropHeld() | DropMeta():
+                self._drop(write)
             case SetMeta(key, value):
                 self.meta[key] = value
 
@@ -93,7 +109,7 @@ class MemoryStore:
         self._shelves.meta[STORE_ID] = secrets.token_bytes(16)
         self._is_closed = False
 
-    async def commit(self, writes: Sequence[Write], *, is_urgent: bool = True) -> None:  # noqa: ARG002
+    async def commit(self, writes: Sequence[Write], *, within_s: float = 0) -> None:  # noqa: ARG002
         """Write a batch; all of it or nothing."""
         after = self._open().copy()
         for write in writes:
@@ -117,6 +133,7 @@ class MemoryStore:
             leases=dict(shelves.leases),
             meta=dict(shelves.meta),
             last_event=max(shelves.events, default=0),
+            held=dict(shelves.held),
         )
 
     async def job(self, job_id: str) -> JobRow | None:
@@ -158,5 +175,6 @@ def _matches(job: JobRow, matching: JobFilter) -> bool:
         and (matching.name is None or job.name == matching.name)
         and (matching.user is None or job.user == matching.user)
         and (matching.id_prefix is None or job.id.startswith(matching.id_prefix))
+        and (matching.id_digits is None or len(job.id) == matching.id_digits)
         and (matching.is_finished is None or job.is_finished == matching.is_finished)
     )

@@ -34,6 +34,9 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             record BLOB NOT NULL)""",
         "CREATE INDEX jobs_by_end ON jobs (is_finished, submitted_ms, id)",
     ),
+    (  # 3: records of jobs that are kept for other nodes.
+        "CREATE TABLE held (id TEXT PRIMARY KEY, record BLOB NOT NULL)",
+    ),
 )
 VERSION: Final = len(MIGRATIONS)
 

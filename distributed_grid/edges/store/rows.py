@@ -7,16 +7,21 @@ import sqlite3
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
+
 from distributed_grid.edges.store import (
     EVENTS_KEPT,
     STORE_ID,
     AddEvent,
+    DropHeld,
     DropJob,
     DropLease,
+    DropMeta,
     Event,
     ForgetFinished,
     JobFilter,
     JobRow,
+    PutHeld,
     PutJob,
     PutLease,
     Remembered,
@@ -36,6 +41,12 @@ _FORGET = (
     "DELETE FROM jobs WHERE id IN (SELECT id FROM jobs WHERE is_finished = 1 "
     "ORDER BY submitted_ms DESC, id DESC LIMIT -1 OFFSET ?)"
 )
+_DROPS = {
+    DropJob: "DELETE FROM jobs WHERE id = ?",
+    DropLease: "DELETE FROM leases WHERE id = ?",
+    DropHeld: "DELETE FROM held WHERE id = ?",
+    DropMeta: "DELETE FROM meta WHERE key = ?",
+}
 _LAST = "\U0010ffff"  # Sorts after every character of a name or an id.
 
 
@@ -62,19 +73,19 @@ def _statement(write: Write) -> tuple[str, tuple[Any, ...]]:
                 job.submitted_ms,
                 job.is_finished,
             )
-        case DropJob(job_id):
-            return "DELETE FROM jobs WHERE id = ?", (job_id,)
         case ForgetFinished(keep):
             return _FORGET, (keep,)
         case PutLease(lease_id, record):
             return "INSERT OR REPLACE INTO leases (id, record) VALUES (?, ?)", (lease_id, record)
-        case DropLease(lease_id):
-            return "DELETE FROM leases WHERE id = ?", (lease_id,)
         case AddEvent(number, at_ms, record):
             return (
                 "INSERT OR REPLACE INTO events (number, at_ms, record) VALUES (?, ?, ?)",
                 (number, at_ms, record),
             )
+        case PutHeld(job_id, record):
+            return "INSERT OR REPLACE INTO held (id, record) VALUES (?, ?)", (job_id, record)
+        case DropJob() | DropLease() | DropHeld() | DropMeta():
+            return _DROPS[type(write)], msgspec.structs.astuple(write)
         case SetMeta(key, value):
             return "INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (key, value)
 
@@ -97,6 +108,7 @@ def load_all(connection: sqlite3.Connection) -> Remembered:
             leases=dict(connection.execute("SELECT id, record FROM leases")),
             meta=dict(connection.execute("SELECT key, value FROM meta")),
             last_event=last_event or 0,
+            held=dict(connection.execute("SELECT id, record FROM held")),
         )
     finally:
         if connection.in_transaction:  # An error may have ended it.
@@ -128,6 +140,7 @@ def jobs(
         ("name", matching.name),
         ("user", matching.user),
         ("is_finished", matching.is_finished),
+        ("length(id)", matching.id_digits),
     ):
         if wanted is not None:
             conditions.append(f"{column} = ?")

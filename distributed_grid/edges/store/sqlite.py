@@ -43,9 +43,6 @@ from distributed_grid.edges.store.migrations import check_version, migrate
 
 T = TypeVar("T")
 
-# What nobody waits for waits so long for others, or until somebody comes: a sync for each end of a
-# job would double what the next submission has to wait for.
-COMPANY_S_MAX: Final = 0.005
 GROUP_BATCHES_MAX: Final = 1_000  # In one transaction; then those who wait are told.
 QUICK_S: Final = 0.002  # A write that usually takes less does not hold up the loop for long.
 SLOW_S_MAX: Final = 0.008  # As which the slowest counts: a checkpoint now and then is no habit.
@@ -73,8 +70,8 @@ class SqliteStore:
         self._writer = _opened(file)
         self._reader = _connected(file)
         self._pending: list[_Batch] = []  # Not handed to a writer yet; the loop's alone.
-        self._handing: asyncio.Handle | None = None  # When they will be.
-        self._is_soon = False  # At once, and not when the wait for company is over.
+        self._handing: asyncio.Handle | None = None  # When they will be,
+        self._handing_at_s = 0.0  # by the loop's clock.
         self._queue: SimpleQueue[list[_Batch] | None] = SimpleQueue()
         self._queued = 0  # Groups that the thread has and has not told of; the loop's alone.
         self._is_aside = False  # Others watch whether the loop answers.
@@ -85,30 +82,30 @@ class SqliteStore:
         self._thread = threading.Thread(target=self._write_all, name="store-writer", daemon=True)
         self._thread.start()
 
-    async def commit(self, writes: Sequence[Write], *, is_urgent: bool = True) -> None:
-        """Write a batch, durably. One for which nobody waits may wait a moment for company."""
+    async def commit(self, writes: Sequence[Write], *, within_s: float = 0) -> None:
+        """Write a batch, durably. One for which nobody waits may wait so long for company."""
         if self._is_closed:
             raise StoreClosed(self.file)
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
         self._pending.append(_Batch(tuple(writes), loop, done))
-        if is_urgent and not self._is_soon:
-            # After those that are about to run: they may have something to write, too.
-            self._is_soon = True
-            self._hand_over_at(loop.call_soon(self._hand_over))
-        elif len(self._pending) == 1:
-            self._hand_over_at(loop.call_later(COMPANY_S_MAX, self._hand_over))
+        at_s = loop.time() + within_s
+        if self._handing is None or at_s < self._handing_at_s:
+            self._hand_over_never()
+            self._handing_at_s = at_s if within_s else 0
+            # At the soonest after those that are about to run: they may write something, too.
+            handing, later = self._hand_over, loop.call_at
+            self._handing = later(at_s, handing) if within_s else loop.call_soon(handing)
         await done
 
-    def _hand_over_at(self, moment: asyncio.Handle | None) -> None:
+    def _hand_over_never(self) -> None:
         if self._handing is not None:
             self._handing.cancel()
-        self._handing = moment
+        self._handing = None
 
     def _hand_over(self) -> None:
         """Have everything written that waits for it."""
-        self._hand_over_at(None)
-        self._is_soon = False
+        self._hand_over_never()
         group, self._pending = self._pending, []
         if not group:
             return

@@ -30,7 +30,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How much of a peer is put up with."""
 
     greeting_bytes: int = GREETING_BYTES_MAX  # One message of a stranger.
-    message_bytes: int = MESSAGE_BYTES_MAX  # One message of a member.
+    message_bytes: int = MESSAGE_BYTES_MAX  # One message of a member on the control lane.
+    # One message of a member on the job lane: the record of a job whose arguments are 16 MiB.
+    job_bytes: int = 24 << 20
     bulk_bytes: int = 16 << 20  # One message of a member on the bulk lane.
     queue_bytes: int = 256 << 10  # Messages that wait in a lane, each way; one always fits.
     strangers: int = 64  # Accepted and not trusted yet: 64 machines that start at once.
@@ -44,7 +46,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         """How long one message may be."""
         if not is_member:
             return self.greeting_bytes
-        return self.bulk_bytes if lane == "bulk" else self.message_bytes
+        most = {"control": self.message_bytes, "job": self.job_bytes, "bulk": self.bulk_bytes}
+        return most[lane]
 
 
 class PathInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,6 +109,14 @@ class Link(Protocol):
         """All datagrams that are there, at least one. Empty: closed."""
         ...
 
+    def hand_datagrams(self, take: Callable[[Datagram], None]) -> None:
+        """From now on each datagram is given to this when it comes, and not kept.
+
+        Among thirty nodes twenty come in a second, and a task that waits for them would cost as
+        much as what they say.
+        """
+        ...
+
     def trust(self) -> None:
         """The peer is a member: a member's limits hold now, and its other lanes are read."""
         ...
@@ -115,7 +126,10 @@ class Link(Protocol):
         ...
 
     async def close(self, reason: str = "") -> None:
-        """Send what was taken, for a moment, then close; a second time is harmless."""
+        """Send what was taken, for a moment, then close; a second time is harmless.
+
+        From now on `send` raises LinkClosed, also where it waits already: that was not taken.
+        """
         ...
 
 

@@ -2,11 +2,12 @@
 
 Lives here: lanes in and out, trust, limits, the order of closing. Never here: how bytes travel.
 Invariant: `closed` is set before the last message is taken from a closed link, and nothing is sent
-after it.
+after it; nothing is taken to be sent once closing has begun.
 """
 
 import asyncio
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from functools import partial
 
 from distributed_grid.edges.transport import (
@@ -51,6 +52,7 @@ class LinkEnd(ABC):
             for lane in LANES
         }
         self.is_trusted = False
+        self._take_datagram: Callable[[Datagram], None] | None = None  # Who takes them at once.
         self._may_talk = asyncio.Event()  # On lanes other than control; set at the end, too.
         self._closing: asyncio.Task[None] | None = None
         self.opened_s = self.heard_s = asyncio.get_running_loop().time()
@@ -72,6 +74,12 @@ class LinkEnd(ABC):
         """See `Link`."""
         return await self.inbox.take_datagrams()
 
+    def hand_datagrams(self, take: Callable[[Datagram], None]) -> None:
+        """See `Link`."""
+        self._take_datagram = take
+        for datagram in self.inbox.waiting_datagrams():
+            take(datagram)
+
     def trust(self) -> None:
         """See `Link`."""
         self.is_trusted = True
@@ -80,6 +88,7 @@ class LinkEnd(ABC):
     async def close(self, reason: str = "") -> None:
         """See `Link`."""
         if self._closing is None:
+            self._finish(reason)
             self._closing = asyncio.create_task(self._close(reason))
         await asyncio.shield(self._closing)
 
@@ -119,7 +128,9 @@ class LinkEnd(ABC):
 
     def deliver_datagram(self, data: bytes, waited_us: int = 0) -> None:
         """A datagram came; a stranger's are nobody's business."""
-        if not self.is_trusted or not self.inbox.put_datagram(Datagram(data, waited_us)):
+        if self.is_trusted and self._take_datagram is not None:
+            self._take_datagram(Datagram(data, waited_us))
+        elif not self.is_trusted or not self.inbox.put_datagram(Datagram(data, waited_us)):
             self.counters.datagrams_dropped += 1
 
     @abstractmethod
@@ -133,6 +144,14 @@ class LinkEnd(ABC):
     @abstractmethod
     def _hang_up(self, why: str) -> None:
         """Close the connection itself; the inbox is closed when its last message is in."""
+
+    def _finish(self, why: str) -> None:
+        # What was taken after the farewell could not be sent, and would end the link in the middle
+        # of it: what was taken before would be lost.
+        if not self.closed.is_set():
+            self.why_closed = why  # For whoever is refused.
+            for outbox in self.outboxes.values():
+                outbox.finish()
 
     def _ended(self, why: str) -> None:
         if not self.closed.is_set():

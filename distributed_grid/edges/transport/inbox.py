@@ -80,6 +80,10 @@ class Inbox:
                 return []
             self._some_datagrams.clear()
             await self._some_datagrams.wait()
+        return self.waiting_datagrams()
+
+    def waiting_datagrams(self) -> list[Datagram]:
+        """All that are there."""
         taken = list(self._datagrams)
         self._datagrams.clear()
         return taken

@@ -6,7 +6,7 @@ Invariant: whoever writes a stream opened it; a peer has one stream for each lan
 
 import asyncio
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Final
 
 from iroh import Connection, Endpoint, IrohError, SendStream
@@ -92,17 +92,15 @@ class IrohLink(LinkEnd):
 
     async def _write(self, lane: Lane, batch: list[bytes]) -> None:
         outbox = self.outboxes[lane]
-        data = b"".join(
-            part for body in batch for part in (len(body).to_bytes(LENGTH_BYTES, "big"), body)
-        )
+        begin = b""
         try:
             stream = self._streams.get(lane)
             if stream is None:
                 stream = self._streams[lane] = await self._connection.open_uni()
                 await stream.set_priority(len(LANES) - LANES.index(lane))
-                data = bytes([LANES.index(lane)]) + data
-            for start in range(0, len(data), WRITE_BYTES):
-                await stream.write_all(data[start : start + WRITE_BYTES])
+                begin = bytes([LANES.index(lane)])
+            for piece in _pieces(begin, batch):
+                await stream.write_all(piece)
                 outbox.moved()
         except IrohError as error:
             self.abort(cause(error))
@@ -162,6 +160,29 @@ class IrohLink(LinkEnd):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+def _pieces(begin: bytes, batch: list[bytes]) -> Iterator[Any]:
+    """What is written at once, piece by piece.
+
+    A view goes over as it is: of a long message only the first piece is joined to what stands
+    before it, and so copied.
+    """
+    parts = [begin]
+    size = len(begin)
+    for body in batch:
+        room = max(WRITE_BYTES - size - LENGTH_BYTES, 0)
+        parts += [len(body).to_bytes(LENGTH_BYTES, "big"), body[:room]]
+        size += LENGTH_BYTES + min(room, len(body))
+        if len(body) < room:
+            continue
+        yield b"".join(parts)
+        parts, size = [], 0
+        rest = memoryview(body)[room:]
+        for start in range(0, len(rest), WRITE_BYTES):
+            yield rest[start : start + WRITE_BYTES]
+    if size:
+        yield b"".join(parts)
 
 
 def cause(error: IrohError) -> str:

@@ -39,15 +39,25 @@ async def read_lane(stream: RecvStream, link: LinkEnd) -> None:
 class _Frames:
     def __init__(self, stream: RecvStream) -> None:
         self._stream = stream
-        self._buffer = bytearray()
+        self._came = b""
+        self._at = 0  # So much of it was taken.
+        self._ahead = READ_BYTES  # So much is read at once where little is needed.
 
     async def exactly(self, count: int) -> bytes:
-        buffer = self._buffer
-        while len(buffer) < count:
-            more = await self._stream.read(READ_BYTES)
+        """So many bytes. A long message is read in one go, and not copied once more."""
+        while (lacking := self._at + count - len(self._came)) > 0:
+            if lacking >= READ_BYTES:
+                more = await self._stream.read_exact(lacking)
+            else:
+                more = await self._stream.read(max(lacking, self._ahead))
             if not more:
                 raise EOFError
-            buffer += more
-        taken = bytes(buffer[:count])
-        del buffer[:count]
+            rest = self._came[self._at :]
+            self._came, self._at = rest + more if rest else more, 0
+        taken = self._came[self._at : self._at + count]
+        self._at += count
+        if self._at == len(self._came):
+            self._came, self._at = b"", 0
+        # Behind a long one comes another: of that its length is read, and nothing else.
+        self._ahead = LENGTH_BYTES if count >= READ_BYTES else READ_BYTES
         return taken

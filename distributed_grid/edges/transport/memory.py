@@ -172,7 +172,8 @@ class MemoryLink(LinkEnd):
             and network.reaches(self._home.id, self.peer)
             and not network.loses_datagram()
         ):
-            self.other.deliver_datagram(data)
+            # Not in the middle of what the sender does: it may be given to somebody at once.
+            asyncio.get_running_loop().call_soon(self.other.deliver_datagram, data)
 
     def path(self) -> PathInfo:
         """See `Link`."""

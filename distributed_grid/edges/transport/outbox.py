@@ -34,10 +34,10 @@ class Outbox:
         self._task: asyncio.Task[None] | None = None
         self._moved_s = 0.0
         self._patience: asyncio.TimerHandle | None = None
-        self._is_closed = False
+        self._is_closed = False  # It takes nothing more.
 
     async def put(self, message: bytes) -> bool:
-        """Add a message; waits for room. False: closed."""
+        """Add a message; waits for room. False: closed, and it was not taken."""
         cost = len(message) + MESSAGE_COST_BYTES
         while self._used and self._used + cost > self._queue_bytes and not self._is_closed:
             self._room.clear()
@@ -59,11 +59,15 @@ class Outbox:
         while self._task is not None:
             await asyncio.shield(self._task)
 
-    def close(self) -> None:
-        """Drop what waits; whoever waits for room is told."""
+    def finish(self) -> None:
+        """Take nothing more; what was taken still goes out, and whoever waits for room is told."""
         self._is_closed = True
-        self._waiting.clear()
         self._room.set()
+
+    def close(self) -> None:
+        """Drop what waits, too."""
+        self.finish()
+        self._waiting.clear()
 
     async def _empty(self) -> None:
         self.moved()
