@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from distributed_grid.client import borrowing, calls, sharing_calls
+from distributed_grid.client import across_calls, borrowing, calls, mesh_calls, sharing_calls
 from distributed_grid.client.awaiting import AsyncCaller
 from distributed_grid.client.specification import Wishes, specification
-from distributed_grid.client.status_dicts import cluster_status, shared_status
+from distributed_grid.client.status_dicts import cluster_status, shared_everywhere
 from distributed_grid.config.cluster_config import ClusterConfig
 from distributed_grid.orchestration import running
 from distributed_grid.orchestration.beside import AgentBeside
@@ -125,37 +125,41 @@ class GridOrchestrator:
         """Run a command as the owner: one job on each node, `outputs` by node.
 
         What is left out comes from `execution` in the configuration. Machines that have not joined
-        cannot run anything: NoResources names them.
+        cannot run anything: NoResources names them. Of several nodes the first one's result is
+        given, beside the `outputs` of all; JobFailed is that of the first that failed.
         """
         caller = self._caller()
-        status = await caller.run(calls.status())
-        self._refuse_absent(status.name, nodes, tuple(node_names or ()))
+        chosen = await self._chosen(caller, nodes, tuple(node_names or ()))
         gpus = self._gpus_per_node(gpus_per_node)
         told: Wishes = {
             **running.configured(self.config),
             "gpus": gpus or None,
             **wishes,  # type: ignore[typeddict-item]  # Looked at by `specification`.
         }
-        spec = specification(command, told)
-        await caller.run(calls.submit([spec]))
-        result = (await running.ended(caller, spec)).result()
-        return {**result, "outputs": {result["node"]: result["output"]}}
+        specs = [specification(command, told | running.placed(node)) for node in chosen]
+        await caller.run(calls.submit(specs))
+        ends = await asyncio.gather(*(running.ended(caller, spec) for spec in specs))
+        results = [end.result() for end in ends]
+        outputs = {result["node"]: result["output"] for result in results}
+        return {**results[0], "outputs": outputs}
 
     async def get_shared_resource_status(self) -> dict[str, Any]:
-        """What is offered, what is borrowed, and why the rest is not offered."""
-        return shared_status(await self._caller().run(sharing_calls.sharing()))
+        """What is offered, what is borrowed, and why the rest is not: on all nodes of the mesh."""
+        return shared_everywhere(await self._caller().run(across_calls.sharing_everywhere()))
 
     async def get_status(self) -> Status:
-        """The cluster: this machine, and those of the configuration that have not joined."""
+        """The cluster: the machines of the mesh, and those listed that have not joined."""
         caller = self._caller()
         status = await caller.run(calls.status())
         sharing = await caller.run(sharing_calls.sharing())
+        mesh = await caller.run(mesh_calls.nodes())
         found = cluster_status(
             status,
             sharing,
             now_ms=time.time_ns() // 1_000_000,
             name=self.config.name,
             listed=tuple(node.name for node in self.config.nodes),
+            others=tuple(node for node in mesh.nodes if not node.is_self and node.health != "left"),
         )
         return Status({**found, "nodes": [Status(node) for node in found["nodes"]]})
 
@@ -182,12 +186,28 @@ class GridOrchestrator:
         is_set = self.config.is_set("execution.default_gpus_per_node")
         return self.config.execution.default_gpus_per_node if is_set else 0
 
-    def _refuse_absent(self, here: str, nodes: int | None, names: tuple[str, ...]) -> None:
+    async def _chosen(
+        self, caller: AsyncCaller, nodes: int | None, names: tuple[str, ...]
+    ) -> list[str | None]:
+        """The nodes that a command runs on; None: wherever it fits."""
         wanted = nodes if nodes is not None else max(len(names), 1)
-        absent = [name for name in names if name != here]
-        if not absent and wanted > 1:
-            absent = [node.name for node in self.config.nodes if node.name != here]
-        if wanted > 1 or (names and here not in names):
+        if not names and wanted == 1:
+            return [None]
+        mesh = await caller.run(mesh_calls.nodes())
+        there = [node.name for node in mesh.nodes if node.health in ("alive", "suspect")]
+        listed = [node.name for node in self.config.nodes]
+        absent = [name for name in names if name not in there]
+        # Those of the configuration first: whoever wrote it wants them used.
+        usable = list(names) or sorted(
+            there, key=lambda name: (name not in listed, there.index(name))
+        )
+        if not absent and len(usable) < wanted:
+            absent = [name for name in listed if name not in there]
+        if absent or len(usable) < wanted:
             why = [(name, borrowing.not_joined(name)) for name in absent]
-            reasons = why or [("the cluster", "has one machine")]
+            count = f"has {len(there)} machines" if len(there) > 1 else "has one machine"
+            reasons = why or [("the cluster", count)]
             raise NoResources(f"{wanted} nodes", reasons=reasons, waited_ms=0)
+        if len(mesh.nodes) == 1:
+            return [None]  # Alone; the machine need not know its own name.
+        return [*usable[:wanted]]

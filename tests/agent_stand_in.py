@@ -33,6 +33,7 @@ from distributed_grid.wire.api import (
     Submitted,
 )
 from distributed_grid.wire.sharing import ChangeOffers, Queue, SharingStatus
+from tests.across_stand_in import CannedAcross
 from tests.mesh_stand_in import STARTED_MS, CannedMesh
 
 
@@ -62,6 +63,8 @@ class CannedAgent:
         self.never_has = ""  # A custom kind.
         self.waiting = Queue(entries=(), total=0)
         self.mesh = CannedMesh()
+        self.across = CannedAcross(self)
+        self.bytes_left = 0  # Of the files of what is submitted.
         self.happened: list[Event] | None = None  # None: three jobs ended.
 
     def write(self, name: str, *parts: bytes, stream: str = "stdout", index: int = -1) -> None:
@@ -78,7 +81,7 @@ class CannedAgent:
             self.submitted.append(job)
             ended = self.ends_as(job) if self.ends_as else a_view(job.name)
             self.views[job.id] = msgspec.structs.replace(ended, id=job.id)
-        return Submitted(ids=tuple(job.id for job in jobs))
+        return Submitted(ids=tuple(job.id for job in jobs), bytes_left=self.bytes_left)
 
     async def jobs(self, **filters: Any) -> Jobs:
         self.asked.append(("jobs", filters))

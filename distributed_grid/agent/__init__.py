@@ -9,7 +9,20 @@ from typing import Protocol
 
 from distributed_grid.model.booking import Booking
 from distributed_grid.model.job import JobSpec
+from distributed_grid.wire.across_api import (
+    BringOutputs,
+    DrainView,
+    MeshSnapshot,
+    OutputPlace,
+    Outputs,
+    OutputsBrought,
+    Pack,
+    Packed,
+    Safety,
+    SharingEverywhere,
+)
 from distributed_grid.wire.api import Event, Explanation, Jobs, JobView, NodeStatus, Submitted
+from distributed_grid.wire.cache import CacheStatus, Cleared
 from distributed_grid.wire.maps import FeedMap, MapNews, OpenMap, TakeCalls, TakenCalls
 from distributed_grid.wire.mesh_api import (
     Join,
@@ -87,6 +100,86 @@ class MeshOperations(Protocol):
         ...
 
 
+class AcrossOperations(Protocol):
+    """What clients can ask about jobs and nodes across the mesh.
+
+    The agent's own answer for what it knows itself, and raise NotFound for the rest; `elsewhere`
+    finds who knows. A job is its own if it looks after it or keeps a copy of its record.
+    """
+
+    async def requeue(self, word: str) -> JobView:
+        """Run a job that is untracked; again: no change."""
+        ...
+
+    async def force(self, word: str) -> JobView:
+        """Go on with an at-most-once job whose voters are lost, at the risk that it runs twice."""
+        ...
+
+    async def output(self, word: str, *, index: int) -> OutputPlace:
+        """Where the output of a job is, of an array that of one index."""
+        ...
+
+    async def outputs(self, word: str) -> Outputs:
+        """The files a job left behind. Raises NotFound if there are none, or not yet."""
+        ...
+
+    async def bring_outputs(self, word: str, wanted: BringOutputs) -> OutputsBrought:
+        """Put them into a directory of this machine."""
+        ...
+
+    async def hand_out(self, found: Outputs, wanted: BringOutputs) -> OutputsBrought:
+        """The same, of what some node has."""
+        ...
+
+    async def safe(self, word: str, *, timeout_ms: int) -> Safety:
+        """Once the job is on a second machine, or has ended; as it is when the time is over."""
+        ...
+
+    async def drain(self, node: str, *, timeout_ms: int, now: bool = False) -> DrainView:
+        """Give this node's work away and take no more; durable. Waits until it is empty."""
+        ...
+
+    async def undrain(self, node: str) -> DrainView:
+        """Take work again."""
+        ...
+
+    async def snapshot(self) -> MeshSnapshot:
+        """The nodes as placement sees them from here."""
+        ...
+
+    async def pack(self, wanted: Pack) -> Packed:
+        """Take files of this machine as they are now; raises for what may not travel."""
+        ...
+
+    async def status_of(self, node: str) -> NodeStatus:
+        """A node, by id, name or prefix."""
+        ...
+
+    async def sharing_of(self, node: str) -> SharingStatus:
+        """What a node offers, what it does not and why, what is borrowed of it."""
+        ...
+
+    async def sharing_everywhere(self) -> SharingEverywhere:
+        """The same of every node that is there, this one first."""
+        ...
+
+    async def queue_of(self, node: str, *, limit: int) -> Queue:
+        """The jobs that wait on a node, in the order of service."""
+        ...
+
+
+class CacheOperations(Protocol):
+    """What clients can ask about the cache of files."""
+
+    async def status(self) -> CacheStatus:
+        """What it holds, and how often that helped."""
+        ...
+
+    async def clear(self) -> Cleared:
+        """Remove what no job needs."""
+        ...
+
+
 class Operations(Protocol):
     """Everything a client can ask of an agent. Errors are GridErrors; nothing else is raised."""
 
@@ -98,6 +191,16 @@ class Operations(Protocol):
     @property
     def mesh(self) -> MeshOperations:
         """The other machines."""
+        ...
+
+    @property
+    def across(self) -> AcrossOperations:
+        """Jobs and nodes across the mesh."""
+        ...
+
+    @property
+    def cache(self) -> CacheOperations:
+        """The files that travelled with jobs."""
         ...
 
     async def submit(self, jobs: tuple[JobSpec, ...]) -> Submitted:

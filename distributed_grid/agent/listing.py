@@ -3,6 +3,10 @@
 Lives here: where to look. Never here: what a word means (`kernel.finding`).
 """
 
+from collections.abc import Iterable
+
+import msgspec
+
 from distributed_grid.agent.records import job_of
 from distributed_grid.edges.store import JobFilter, Store
 from distributed_grid.errors import NotFound
@@ -35,20 +39,38 @@ async def found(word: str, coordinator: Coordinator, store: Store) -> Job:
 
 
 async def page(
-    coordinator: Coordinator, store: Store, *, matching: JobFilter, limit: int, before_ms: int
+    coordinator: Coordinator,
+    store: Store,
+    *,
+    matching: JobFilter,
+    limit: int,
+    before_ms: int,
+    held: Iterable[Job] = (),
 ) -> tuple[list[Job], bool]:
-    """A page of jobs, newest first, and whether there are more."""
-    jobs = [
+    """A page of jobs, newest first, and whether there are more; with those held for others.
+
+    Guests that go on come along; those that have ended are their homes' to tell.
+    """
+    found = [
         job
         for job in coordinator.jobs.values()
         if _matches(job, matching) and (not before_ms or job.submitted_ms < before_ms)
     ]
+    jobs = [job for job in found if not job.is_guest]
     if len(jobs) <= limit:
         before = (before_ms, "") if before_ms else None
-        rows = await store.jobs(matching, limit=limit + 1, before=before)
+        own = msgspec.structs.replace(matching, id_digits=ID_DIGITS)
+        rows = await store.jobs(own, limit=limit + 1, before=before)
         jobs += [job_of(row) for row in rows if row.is_finished and row.id not in coordinator.jobs]
-    jobs.sort(key=lambda job: (-job.submitted_ms, job.spec.id))
-    return jobs[:limit], len(jobs) > limit
+    known = {job.spec.id for job in jobs}
+    jobs += [job for job in held if job.spec.id not in known and _matches(job, matching)]
+    guests = [job for job in found if job.is_guest and not job.has_ended]
+    shown = [*sorted(jobs, key=_age)[:limit], *sorted(guests, key=_age)[:limit]]
+    return sorted(shown, key=_age), len(jobs) > limit
+
+
+def _age(job: Job) -> tuple[int, JobId]:
+    return -job.submitted_ms, job.spec.id
 
 
 def _matches(job: Job, matching: JobFilter) -> bool:

@@ -7,13 +7,42 @@ only if they were cut away between two looks, and the attempt's note tells of th
 """
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from distributed_grid.errors import BadValue
+from distributed_grid.model.job import JobSpec
 from distributed_grid.wire.cut_output import HEAD_BYTES, Span, marker_name, older_name, span_of
+from distributed_grid.wire.tails import NO_INDEX
 
 PART_BYTES: Final = 64 << 10  # One read; a client that does not read costs this much memory.
 POLL_MS_MIN, POLL_MS_MAX = 20, 250  # Quiet files are looked at less often.
+
+
+def output_name(spec: JobSpec, stream: str, index: int) -> str:
+    """The name of the file; of an array, or of a chunk of one that is a guest, of one index.
+
+    Of a gang the index is a rank, each of which writes files of its own.
+    """
+    ranks = spec.origin.ranks if spec.origin is not None else spec.gang
+    if ranks > 1:
+        if not NO_INDEX <= index < ranks:
+            remedy = f"Give one below {ranks} with --rank"
+            raise BadValue(index, expected="a rank of the gang", remedy=remedy)
+        return stream
+    indices: Sequence[int] = spec.origin.indices if spec.origin is not None else ()
+    if spec.array is not None:
+        indices = spec.array.indices
+    if not indices and index != NO_INDEX:
+        raise BadValue(index, expected="no index: it is no array", remedy="Leave --index out")
+    if indices and index not in indices:
+        raise BadValue(index, expected="an index of the array", remedy="Give one with --index")
+    return name_of(stream, index)
+
+
+def name_of(stream: str, index: int) -> str:
+    """The same, of an index that is one, or of no array."""
+    return stream if index == NO_INDEX else f"{index}.{stream}"
 
 
 async def read_output(
@@ -40,6 +69,21 @@ async def read_output(
                 return
             poll_ms = POLL_MS_MIN if grown else min(2 * poll_ms, POLL_MS_MAX)
             await changed(poll_ms / 1_000)  # Files do not tell when they grow; the job's end does.
+    finally:
+        reader.close()
+
+
+def read_tail(path: str, most: int) -> tuple[int, bytes]:
+    """The end of a stream that nobody writes any more, and where in the stream it begins."""
+    older = _older(path, known=_Older(Span(), ())).span
+    try:
+        newest = os.stat(path).st_size  # noqa: PTH116
+    except FileNotFoundError:
+        newest = 0
+    start = max(older.start, older.end + newest - most)
+    reader = _Reader(path, start)
+    try:
+        return start, b"".join(reader.parts(is_quiet=True))[:most]
     finally:
         reader.close()
 

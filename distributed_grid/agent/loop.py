@@ -1,57 +1,59 @@
 """The loop: wait for the world, step the kernel, carry out what it says, in the order it says.
 
-Lives here: the order of durable writes, messages and wake-ups. Never here: deciding anything.
-Invariant: nothing is told to anyone before what it rests on is durable.
+Lives here: what the agent waits for, and what people ask of it. Never here: deciding anything, the
+order of writes and messages (`carrying`).
+Invariant: whatever happens passes through the kernel, and is carried out whole.
 """
 
 import asyncio
 import contextlib
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any, Final
+from collections.abc import AsyncIterator, Callable, Iterable
+from functools import partial
+from typing import Final
 
 import msgspec
 
 from distributed_grid.agent import listing
-from distributed_grid.agent.logs import read_output
+from distributed_grid.agent.across import AcrossSide
+from distributed_grid.agent.across_desk import AcrossDesk, Desk
+from distributed_grid.agent.caching import Cache
+from distributed_grid.agent.carrying import Carrying, no_step
+from distributed_grid.agent.kept_output import KeptOutput
+from distributed_grid.agent.logs import output_name, read_output
+from distributed_grid.agent.luggage import Luggage
 from distributed_grid.agent.maps import Maps
 from distributed_grid.agent.mesh import MeshSide
 from distributed_grid.agent.mesh_desk import MeshDesk
 from distributed_grid.agent.mesh_metrics import mesh_lines
 from distributed_grid.agent.metrics import metrics_text
-from distributed_grid.agent.records import job_of, lease_of, writes_of
+from distributed_grid.agent.pace import Rest
+from distributed_grid.agent.records import job_of, lease_of
 from distributed_grid.agent.sharing import NOWHERE, Sharing, Surroundings
-from distributed_grid.agent.tidying import remove_folder, remove_output
+from distributed_grid.agent.submitting import Submitting
+from distributed_grid.agent.tails import TailKeeper
+from distributed_grid.agent.tidying import Remembered, remove_output
 from distributed_grid.agent.watchers import Watchers
 from distributed_grid.edges.runner import Report, Runner
 from distributed_grid.edges.store import ForgetFinished, JobFilter, SetMeta, Store, StoreError
-from distributed_grid.errors import BadValue
+from distributed_grid.errors import NotFound
+from distributed_grid.kernel.across.held import held_job, orphaned
 from distributed_grid.kernel.explaining import explain
 from distributed_grid.kernel.jobs import Job
-from distributed_grid.kernel.launching import Paths, checkpoint_dir, output_dir
-from distributed_grid.kernel.node import Cancel, Met, Node, NodeEvent, Reports, Submit, Tick
-from distributed_grid.kernel.ready import Happened, Ready
+from distributed_grid.kernel.launching import Paths
+from distributed_grid.kernel.node import Cancel, Met, Node, Reports, Tick
+from distributed_grid.kernel.ready import Happened
 from distributed_grid.kernel.views import job_view
+from distributed_grid.model.across import HERE
 from distributed_grid.model.booking import Booking
-from distributed_grid.model.ids import JobId
+from distributed_grid.model.ids import JobId, NodeId
 from distributed_grid.model.job import JobSpec
 from distributed_grid.wire.api import Event, Explanation, Jobs, JobView, NodeStatus, Submitted
-from distributed_grid.wire.keeper import Quit, Run, Stop
+from distributed_grid.wire.keeper import Quit, Stop
+from distributed_grid.wire.questions import QuestionMessage
 from distributed_grid.wire.sharing import ChangeOffers, Queue, SharingStatus
 
 TICK_S: Final = 1.0  # Dates, the owner, a full store, tidying: a second more or less is fine.
 TIDY_TICKS: Final = 300  # Old jobs are forgotten every five minutes.
-RETRY_S: Final = 1.0  # A full disk is looked at again this often.
-
-
-NO_INDEX: Final = -1  # Where an index of an array could stand.
-
-# The named points of carrying something out; tests stop the agent at each of them.
-STEPS: Final = ("stepped", "saved", "told", "woken")
-
-
-def no_step(name: str) -> None:
-    """What happens at a named point: nothing, unless a test wants otherwise."""
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,50 +79,148 @@ class Agent:
         around: Surroundings = NOWHERE,
         watchers: Watchers | None = None,
         mesh: MeshSide | None = None,
+        luggage: Luggage | None = None,
     ) -> None:
-        self.node = node
-        self.store = store
-        self.runner = runner
-        self.place = place
+        self.node, self.store = node, store
+        self.runner, self.place = runner, place
         self.watchers = watchers or Watchers()
+        self._hands = hands = Carrying(
+            node,
+            store,
+            self.watchers,
+            place.paths,
+            to_keeper=runner.send,
+            clock_ms=clock_ms,
+            at_step=at_step,
+        )
         self._mesh = mesh
         self._desk = MeshDesk(mesh) if mesh else None
-        self.maps = Maps(node.coordinator, submit=self.submit, cancel=self._cancel)
+        self._luggage = luggage
+        self.kept = KeptOutput(place.paths, self._me)
+        self.tails: TailKeeper | None = None  # Who brings what its jobs wrote elsewhere.
+        self._across = self._plugged(mesh, clock_ms) if mesh is not None else None
+        self.submitting = Submitting(
+            node,
+            store,
+            hands,
+            clock_ms=clock_ms,
+            cancel=self._stop_job,
+            across=self._across,
+            luggage=luggage,
+        )
+        self.more_metrics: Callable[[], Iterable[str]] = tuple
+        hired = partial(self.submit, has_files=False)  # Workers of maps need no directory.
+        self.maps = Maps(node.coordinator, submit=hired, cancel=self._stop_job)
+        hands.changed, hands.held = self._changed, self._held
         self._sharing = Sharing(
-            node, name=place.status.name, clock_ms=clock_ms, step=self._decide, around=around
+            node, name=place.status.name, clock_ms=clock_ms, step=hands.decide, around=around
         )
         self._clock_ms = clock_ms
-        self._at_step = at_step
         self._going = asyncio.Event()
-        self._trouble: StoreError | None = None  # While the store cannot write.
-        self._ended: Counter[str] = Counter()
-        self._tasks: asyncio.TaskGroup | None = None
-        self._beside: set[asyncio.Task[None]] = set()
-        self._unsaved: Counter[JobId] = Counter()  # Being written: nobody is told their end yet.
+
+    def _plugged(self, mesh: MeshSide, clock_ms: Callable[[], int]) -> AcrossSide:
+        """The other nodes, joined to what this agent does and carries."""
+        hands, luggage = self._hands, self._luggage
+        across = AcrossSide(
+            self.node,
+            mesh,
+            clock_ms=clock_ms,
+            step=hands.hear,
+            take_in=hands.take_in,
+            carry_out=hands.carry_out,
+        )
+        across.is_disk_full = lambda: hands.trouble is not None
+        hands.to_peer = across.send
+        if luggage is not None:
+            luggage.plug(step=hands.hear, send=across.send)
+            hands.to_peer = luggage.setting_out.to_peer
+            across.on_report = luggage.reported
+            across.has_files = True
+        return across
 
     async def restore(self) -> None:
         """Begin where the store left off."""
         remembered = await self.store.load_all()
         jobs = [job_of(row) for row in remembered.jobs]
         leases = {lease: lease_of(record) for lease, record in remembered.leases.items()}
-        self.node.restore(jobs, leases, remembered.meta)
         if self._mesh is not None:
             self._mesh.restore(remembered.meta)
+        away_ms = self._across.begin() if self._across is not None else 0
+        self.node.restore(
+            jobs,
+            leases,
+            remembered.meta,
+            held={JobId(job): record for job, record in remembered.held.items()},
+            now_ms=self._clock_ms(),
+            away_ms=away_ms,
+        )
 
     async def run(self) -> None:
         """Until somebody says `down`, or the keeper is gone."""
-        await self._meet()
+        if self.node.hello is None:
+            await self.meet()
         async with asyncio.TaskGroup() as tasks:
-            self._tasks = tasks
+            self._hands.run_in(tasks)
             listening = tasks.create_task(self._listen())
-            ticking = tasks.create_task(self._tick())
+            rest = self._sharing.rest = self._mesh.pace.rest if self._mesh else asyncio.sleep
+            ticking = tasks.create_task(self._tick(rest))
             looking = tasks.create_task(self._sharing.look_after_owner())
-            meshing = tasks.create_task(self._mesh.run()) if self._mesh else listening
+            running = [listening, ticking, looking]
+            if self._mesh is not None and self._across is not None:
+                work = [self._mesh.run(), self._across.look(), self._across.listen()]
+                work += [self._luggage.run()] if self._luggage is not None else []
+                work += [self.tails.run()] if self.tails is not None else []
+                running += [tasks.create_task(each) for each in work]
             await self._going.wait()
-            for task in (listening, ticking, looking, meshing, *self._beside):
+            for task in running:
                 task.cancel()
+            self._hands.cancel()
         self.watchers.close()
         self.maps.close_all()
+
+    @property
+    def across(self) -> AcrossDesk:
+        """Jobs and nodes across the mesh."""
+        desk = Desk(
+            find=self._find,
+            view=self._view,
+            decide=self._hands.decide,
+            status=self.status,
+            sharing=self.sharing,
+            queue=lambda limit: self.queue(limit=limit),
+            clock_ms=self._clock_ms,
+        )
+        made = AcrossDesk(self.node, self.side, desk, self.kept)
+        if self._luggage is not None:
+            made.pack_files = self._luggage.setting_out.pack
+            made.hand_out_files = self._luggage.handing_out.bring
+            made.bytes_left = self._luggage.pinning.bytes_left
+            made.hurry = self._luggage.transplanting.hurry
+        return made
+
+    @property
+    def side(self) -> MeshSide:
+        """This node's side of the mesh."""
+        assert self._mesh is not None, "this agent was plugged into none"
+        return self._mesh
+
+    def hear_questions(self, hear: Callable[[NodeId, QuestionMessage], None]) -> None:
+        """Who deals with what people ask at other nodes."""
+        if self._across is not None:
+            self._across.on_question = hear
+
+    def _changed(self, jobs: Iterable[JobId]) -> None:
+        self.maps.changed(jobs)
+        if self.tails is not None:
+            self.tails.changed(jobs)
+
+    def _held(self, jobs: Iterable[JobId]) -> None:
+        if self.tails is not None:
+            self.tails.held(jobs)
+
+    def _me(self) -> NodeId:
+        """This node in the mesh; in none it has no name."""
+        return self._mesh.mesh.me if self._mesh and self._mesh.is_member else HERE
 
     @property
     def mesh(self) -> MeshDesk:
@@ -128,38 +228,49 @@ class Agent:
         assert self._desk is not None, "this agent was plugged into none"
         return self._desk
 
-    async def _meet(self) -> None:
-        """Greet the keeper: what it repeats and what it runs, before anything is started."""
+    @property
+    def cache(self) -> Cache:
+        """The files that travelled with jobs."""
+        assert self._luggage is not None, "this agent was given none"
+        return self._luggage.store.cache
+
+    async def meet(self) -> None:
+        """Greet the keeper: what it repeats and what it runs, before anything is started or told.
+
+        Nobody is to be served before: what ended meanwhile would be shown as if it ran.
+        """
         hello = self.runner.hello
         repeated: list[Report] = []
         while len(repeated) < hello.unacknowledged and (more := await self.runner.receive()):
             repeated += more
-        await self._step(Met(now_ms=self._clock_ms(), hello=hello, reports=tuple(repeated)))
+        await self._hands.step(Met(now_ms=self._clock_ms(), hello=hello, reports=tuple(repeated)))
         self.watchers.publish(Happened(name="agent.started", at_ms=self._clock_ms()))
 
     async def _listen(self) -> None:
         while reports := await self.runner.receive():
             ends = self.maps.ends(reports)
-            await self._step(Reports(now_ms=self._clock_ms(), reports=reports))
+            await self._hands.step(Reports(now_ms=self._clock_ms(), reports=reports))
             self.maps.ended(ends)
+        if self._mesh is not None:
+            self._mesh.farewell = "leaving"  # Nobody shall wait for what ran here.
         self._going.set()  # The keeper is gone, and its jobs with it; the next one starts us anew.
 
-    async def _tick(self) -> None:
+    async def _tick(self, rest: Rest) -> None:
         ticks = 0
         while True:
-            await asyncio.sleep(TICK_S)
-            await self._step(Tick(now_ms=self._clock_ms()))
-            if self._trouble is not None:
+            await rest(TICK_S)
+            await self._hands.step(Tick(now_ms=self._clock_ms()))
+            if self._hands.trouble is not None:
                 await self._try_store()
             ticks += 1
-            if ticks % TIDY_TICKS == 0 and self._trouble is None:
+            if ticks % TIDY_TICKS == 0 and self._hands.trouble is None:
                 await self._tidy()
 
     async def _try_store(self) -> None:
         """Whether the store can write again."""
         with contextlib.suppress(StoreError):
             await self.store.commit([SetMeta("tried_ms", str(self._clock_ms()).encode())])
-            self._trouble = None
+            self._hands.trouble = None
 
     async def _tidy(self) -> None:
         """Forget the oldest finished jobs, and their output with them."""
@@ -167,102 +278,27 @@ class Agent:
             await self.store.commit([ForgetFinished(self.place.finished_jobs_max)])
             paths = self.place.paths
             for root in filter(None, (paths.output_root, paths.checkpoint_root)):
-                await remove_output(root, self.node.coordinator.jobs, self.store)
-
-    async def _step(self, event: NodeEvent) -> None:
-        await self._carry_out(self.node.step(event))
-
-    async def _carry_out_all(self, readies: list[Ready]) -> None:
-        for ready in readies:
-            await self._carry_out(ready)
-
-    async def _carry_out(self, ready: Ready) -> None:
-        while True:
-            try:
-                await self._save(ready, is_urgent=self._is_awaited(ready))
-                break
-            except StoreError:
-                await asyncio.sleep(RETRY_S)  # Nothing goes on before it is durable.
-        await self._tell(ready)
-
-    def _is_awaited(self, ready: Ready) -> bool:
-        """Whether a slot idles, or somebody waits, until this is saved."""
-        starts = any(isinstance(message, Run) for message in ready.tell)
-        return starts or any(self.watchers.is_awaited(job) for job in ready.changed)
-
-    async def _tell(self, ready: Ready) -> None:
-        """What follows once everything is durable: messages, then wake-ups, then events."""
-        for message in ready.tell:
-            await self.runner.send(message)
-        self._at_step("told")
-        for job in ready.changed:
-            self.watchers.wake(job)
-        self.maps.changed(ready.changed)
-        for happened in ready.happened:
-            if happened.name == "job.ended":
-                self._ended[happened.fields["state"]] += 1
-                self._forget_checkpoint(ready, happened)
-            self.watchers.publish(happened)
-        self._at_step("woken")
-
-    def _forget_checkpoint(self, ready: Ready, happened: Happened) -> None:
-        """What a job saved for its next attempt, when there is none."""
-        job = ready.save_jobs.get(happened.job) if happened.job else None
-        if job is not None and (folder := checkpoint_dir(self.place.paths, job)):
-            self._later(remove_folder(folder))
-
-    async def _save(self, ready: Ready, *, is_urgent: bool = True) -> None:
-        self._at_step("stepped")
-        writes = writes_of(ready, self.node)
-        if not writes:
-            return
-        self._unsaved.update(ready.save_jobs.keys())
-        try:
-            await self.store.commit(writes, is_urgent=is_urgent)
-        except StoreError as error:
-            self._trouble = error
-            raise
-        finally:
-            self._unsaved.subtract(ready.save_jobs.keys())
-            self._unsaved += Counter()  # Drops the zeros.
-        self._trouble = None
-        self._at_step("saved")
+                await remove_output(root, Remembered(self.node), self.store)
 
     # Operations
 
-    async def submit(self, jobs: tuple[JobSpec, ...]) -> Submitted:
+    async def submit(self, jobs: tuple[JobSpec, ...], *, has_files: bool = True) -> Submitted:
         """Take jobs; returns when they are durable."""
-        if self._trouble is not None:
-            raise self._trouble
-        await self._recall({after.job for spec in jobs for after in spec.after})
-        ready = self.node.step(Submit(now_ms=self._clock_ms(), jobs=jobs))
-        try:
-            await self._save(ready)
-        except StoreError:
-            # They were not acknowledged: as far as possible they shall not run. One after the
-            # other: a keeper does not know an attempt that is to stop before it was started.
-            refused = sorted({spec.id for spec in jobs} & set(ready.save_jobs))
-            now_ms = self._clock_ms()
-            cancels = [self.node.step(Cancel(now_ms=now_ms, job=job)) for job in refused]
-            self._later(self._carry_out_all([ready, *cancels]))
-            raise
-        await self._tell(ready)
-        return Submitted(ids=tuple(spec.id for spec in jobs))
-
-    async def _recall(self, wanted: set[JobId]) -> None:
-        """Bring finished jobs back from the store that new ones come after."""
-        known = self.node.coordinator.jobs
-        for job in sorted(job for job in wanted if job not in known):
-            if row := await self.store.job(job):
-                self.node.coordinator.recall(job_of(row))
+        return await self.submitting.submit(jobs, has_files=has_files)
 
     async def jobs(self, *, state: str, name: str, user: str, limit: int, before_ms: int) -> Jobs:
         """A page of jobs, newest first."""
         matching = JobFilter(
             states=(state,) if state else None, name=name or None, user=user or None
         )
+        across, coordinator = self.node.across, self.node.coordinator
+        held = (
+            orphaned(across.guarding, across.peers, name=name, user=user, before_ms=before_ms)
+            if across is not None
+            else ()
+        )
         found, more = await listing.page(
-            self.node.coordinator, self.store, matching=matching, limit=limit, before_ms=before_ms
+            coordinator, self.store, matching=matching, limit=limit, before_ms=before_ms, held=held
         )
         return Jobs(jobs=tuple(self._view(job, with_story=False) for job in found), more=more)
 
@@ -286,37 +322,45 @@ class Agent:
 
     async def _end_of(self, job: Job, until_s: float) -> bool:
         """Wait until the job has ended, and that is saved; whether it has in time."""
-        if job.has_ended and job.spec.id in self._unsaved:
+        if job.has_ended and self._hands.is_unsaved(job.spec.id):
             await self.store.commit([])  # Its end waits for company to be saved with: here it is.
-        while not job.has_ended or job.spec.id in self._unsaved:
+        while not job.has_ended or self._hands.is_unsaved(job.spec.id):
             left_s = until_s - asyncio.get_running_loop().time()
             if left_s <= 0 or not await self.watchers.change_of(job.spec.id, timeout_s=left_s):
                 return False
         return True
 
     async def cancel(self, word: str) -> JobView:
-        """The job, cancelled or being cancelled."""
+        """The job, cancelled or being cancelled. Raises StoreError if that may be forgotten."""
         job = await self._find(word)
-        if job.spec.id in self.node.coordinator.jobs:
+        if self.node.can_cancel(job.spec.id):
             await self._cancel(job.spec.id)
+            job = await self._find(f"id:{job.spec.id}")
         return self._view(job)
+
+    async def _stop_job(self, job: JobId) -> None:
+        """Nobody waits to hear whether it was written."""
+        with contextlib.suppress(StoreError):
+            await self._cancel(job)
 
     async def _cancel(self, job: JobId) -> None:
         ready = self.node.step(Cancel(now_ms=self._clock_ms(), job=job))
         try:
-            await self._save(ready)
+            await self._hands.save(ready)
         except StoreError:
             # What fills the disk may be this very job: it stops now, and that is written later.
             for message in ready.tell:
                 if isinstance(message, Stop):
                     await self.runner.send(message)
-            self._later(self._carry_out(ready))
-            return
-        await self._tell(ready)
+            self._hands.later(self._hands.carry_out(ready))
+            raise  # Until then a crash would undo it: that is no answer to rely on.
+        await self._hands.tell(ready)
 
     async def explain(self, word: str) -> Explanation:
         """Why it is where it is."""
-        return explain(self.node.coordinator, await self._find(word), self._clock_ms())
+        job = await self._find(word)
+        found = explain(self.node.coordinator, job, self._clock_ms())
+        return self._luggage.explained(found, job) if self._luggage else found
 
     async def sharing(self) -> SharingStatus:
         """What is offered, what is not and why, what is borrowed and booked."""
@@ -341,29 +385,13 @@ class Agent:
         """The waiting jobs in the order of service."""
         return self._sharing.queue(limit=limit)
 
-    async def _decide(self, event: NodeEvent) -> None:
-        """Carry out what somebody wants; returns when it is durable."""
-        if self._trouble is not None:
-            raise self._trouble
-        ready = self.node.step(event)
-        try:
-            await self._save(ready)
-        except StoreError:
-            self._later(self._carry_out(ready))  # It has happened; it is written when it can be.
-            raise
-        await self._tell(ready)
-
     async def logs(
         self, word: str, *, stream: str, index: int, follow: bool, offset: int
     ) -> AsyncIterator[bytes]:
         """Output as it was written."""
         job = await self._find(word)
-        if job.spec.array is not None and index not in job.spec.array.indices:
-            raise BadValue(index, expected="an index of the array", remedy="Give one with --index")
-        if job.spec.array is None and index != NO_INDEX:
-            raise BadValue(index, expected="no index: it is no array", remedy="Leave --index out")
-        name = stream if job.spec.array is None else f"{index}.{stream}"
-        path = f"{output_dir(self.place.paths, job)}/{name}"
+        name = output_name(job.spec, stream, index)
+        path = f"{await self.kept.folder_of(job, index, self._find)}/{name}"
         async for part in read_output(
             path,
             offset=offset,
@@ -379,7 +407,7 @@ class Agent:
         running = sum(1 for job in coordinator.jobs.values() if job.state == "running")
         return msgspec.structs.replace(
             self.place.status,
-            id=self._mesh.mesh.me if self._mesh and self._mesh.is_member else "",
+            id=self._me(),
             name=self._mesh.name if self._mesh else self.place.status.name,
             cpu_milli_free=free.cpu_milli,
             memory_bytes_free=free.memory_bytes,
@@ -399,24 +427,32 @@ class Agent:
     async def down(self, *, stop_jobs: bool) -> None:
         """Stop, in a moment: the answer goes out first."""
         self.node.is_leaving = True
+        if self._mesh is not None and stop_jobs:
+            self._mesh.farewell = "leaving"
         await self.runner.send(Quit(stop_jobs=stop_jobs))
         asyncio.get_running_loop().call_later(0.05, self._going.set)
 
     def metrics(self) -> bytes:
         """For Prometheus."""
-        more = mesh_lines(self._mesh) if self._mesh else ()
-        return metrics_text(self.node, ended=self._ended, more=more)
+        more = [*(mesh_lines(self._mesh) if self._mesh else ()), *self.more_metrics()]
+        if self._luggage is not None:
+            more += [*self._luggage.store.cache.metrics(), *self._luggage.bulk.metrics()]
+        return metrics_text(self.node, ended=self._hands.ended, more=more)
 
     async def _find(self, word: str) -> Job:
-        return await listing.found(word, self.node.coordinator, self.store)
+        try:
+            return await listing.found(word, self.node.coordinator, self.store)
+        except NotFound:
+            across = self.node.across
+            job = held_job(across.guarding, word) if across is not None else None
+            if job is None:
+                raise
+            return job
 
     def _view(self, job: Job, *, with_story: bool = True) -> JobView:
         assert self.node.hello is not None, "nothing is served before the keeper has greeted"
-        return job_view(job, limits=self.node.hello.limits, with_story=with_story)
-
-    def _later(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run something beside the loop, in its group, so that it ends with it."""
-        assert self._tasks is not None, "only while the loop runs"
-        task = self._tasks.create_task(work)
-        self._beside.add(task)
-        task.add_done_callback(self._beside.discard)
+        is_held = job.epoch.node and self.node.across and job.epoch.node != self.node.across.me
+        home = job.epoch.node if is_held else HERE
+        view = job_view(job, limits=self.node.hello.limits, with_story=with_story, home=home)
+        view = self.kept.viewed(view, job) if with_story and not is_held else view
+        return self._luggage.viewed(view, job) if self._luggage else view

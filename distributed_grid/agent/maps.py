@@ -11,12 +11,14 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Final, NamedTuple
 
-from distributed_grid.agent.kept_map import KeptMap
+import msgspec
+
+from distributed_grid.agent.kept_map import Abroad, KeptMap, worker_name
 from distributed_grid.edges.runner import Report
-from distributed_grid.errors import NotFound, Overloaded
+from distributed_grid.errors import NotFound, NotPermitted, Overloaded
 from distributed_grid.kernel.coordinator import Coordinator
 from distributed_grid.kernel.jobs import PENDING, RUNNING, Job
-from distributed_grid.model.ids import JobId
+from distributed_grid.model.ids import JobId, NodeId
 from distributed_grid.model.job import JobSpec
 from distributed_grid.wire.api import Submitted
 from distributed_grid.wire.keeper import Ended
@@ -67,7 +69,7 @@ class Maps:
         kept.jobs[wanted.workers.id] = None
         self._of_job[wanted.workers.id] = kept
         try:
-            await self._submit((wanted.workers,))
+            await self._submit((self._avoiding(kept, wanted.workers),))
         except BaseException:
             kept.jobs.pop(wanted.workers.id, None)
             self._of_job.pop(wanted.workers.id, None)
@@ -147,6 +149,30 @@ class Maps:
             await kept.work.heard(left_s)
         return TakenCalls()
 
+    async def take_far(self, node: NodeId, map_id: str, wanted: TakeCalls) -> TakenCalls:
+        """The same for a worker on another node, which must be one that this node let run there.
+
+        Raises NotPermitted: nobody else hears what a map computes.
+        """
+        job = self._coordinator.jobs.get(wanted.job)
+        attempts = job.attempts if job is not None else ()
+        names = {
+            worker_name(attempt.id, index)
+            for attempt in attempts
+            if attempt.host == node
+            for index in attempt.indices
+        }
+        if map_id not in self._maps and map_id not in self._over:
+            raise NotFound("map", map_id)
+        if wanted.worker not in names:
+            raise NotPermitted(
+                "only workers of a map take its calls", remedy="Its workers start new ones"
+            )
+        kept = self._maps.get(map_id)
+        if wanted.unable and kept is not None:
+            kept.unable.setdefault(node, wanted.unable)
+        return await self.take(map_id, wanted)
+
     # What the loop tells
 
     def ends(self, reports: Iterable[Report]) -> list[End]:
@@ -155,13 +181,13 @@ class Maps:
         for report in reports:
             if not self._of_job or not isinstance(report, Ended):
                 continue
-            job_id, attempt = self._coordinator.live_attempt(report.attempt)
+            job_id, attempt = self._coordinator.attempts.here.get(report.attempt, (None, None))
             if attempt is None or job_id not in self._of_job:
                 continue
             note = report.note or f"{report.how} {report.code}"
-            for index in attempt.indices if report.index < 0 else (report.index,):
-                worker = f"{attempt.number}.{index}"
-                found.append(End(job_id, worker, report.code == 0, note))
+            indices = attempt.indices if report.index < 0 else (report.index,)
+            names = [worker_name(attempt.id, index) for index in indices]
+            found += [End(job_id, name, report.code == 0, note) for name in names]
         return found
 
     def ended(self, ends: list[End]) -> None:
@@ -181,12 +207,31 @@ class Maps:
         """Jobs changed; one of workers that was cancelled, or lost, takes its map along."""
         for job_id in jobs if self._of_job else ():
             kept, job = self._of_job.get(job_id), self._coordinator.jobs.get(job_id)
-            if kept is None or job is None or not job.has_ended:
+            if kept is None or job is None:
                 continue
+            self._look_abroad(kept, job)
+            if not job.has_ended:
+                continue
+            kept.abroad.pop(job_id, None)
             del self._of_job[job_id]
             kept.jobs.pop(job_id, None)
             if job.state != "succeeded" and not kept.is_over:
                 kept.calls.failure = f"the job of its workers ended {job.state}: {job.reason}"
+            kept.news.ring()
+
+    def _look_abroad(self, kept: KeptMap, job: Job) -> None:
+        """Workers on other nodes end with reports of their owners, or with their nodes."""
+        is_news = False
+        for gone in kept.abroad.setdefault(job.spec.id, Abroad()).look(job):
+            is_news = True
+            if gone.how == "peaceful":
+                kept.calls.left(gone.worker)
+            elif gone.how == "died":
+                kept.calls.died(gone.worker, gone.note)
+            else:
+                kept.calls.lost(gone.worker, gone.note)
+        if is_news:
+            kept.work.ring()
             kept.news.ring()
 
     def close_all(self) -> None:
@@ -197,6 +242,17 @@ class Maps:
             kept.work.ring()
 
     # Inside
+
+    def _avoiding(self, kept: KeptMap, workers: JobSpec) -> JobSpec:
+        """The job of workers, not where others of them could not run the function."""
+        known = self._coordinator.jobs.get(workers.id)
+        if known is not None:
+            return known.spec  # Submitted before, perhaps with fewer to avoid.
+        if not kept.unable:
+            return workers
+        nodes = tuple(sorted({*workers.avoid.nodes, *kept.unable}))
+        avoid = msgspec.structs.replace(workers.avoid, nodes=nodes)
+        return msgspec.structs.replace(workers, avoid=avoid)
 
     def _find(self, map_id: str) -> KeptMap:
         if map_id not in self._maps:

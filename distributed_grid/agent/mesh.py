@@ -13,10 +13,20 @@ from typing import Any, Final, Literal, NamedTuple
 
 from distributed_grid.agent.mesh_links import Links
 from distributed_grid.agent.mesh_proving import Proving
+from distributed_grid.agent.pace import Pace
 from distributed_grid.edges.store import SetMeta, Store, StoreError
-from distributed_grid.edges.transport import Transport
+from distributed_grid.edges.transport import Lane, Transport
 from distributed_grid.kernel.mesh.doorman import Doorman
-from distributed_grid.kernel.mesh.events import Measured, MeshEvent, MeshReady, Now, Publish, Tick
+from distributed_grid.kernel.mesh.events import (
+    LinkDown,
+    LinkUp,
+    Measured,
+    MeshEvent,
+    MeshReady,
+    Now,
+    Publish,
+    Tick,
+)
 from distributed_grid.kernel.mesh.machine import Mesh
 from distributed_grid.kernel.mesh.membership import Forward
 from distributed_grid.kernel.mesh.signing import Signer
@@ -94,8 +104,16 @@ class MeshSide:
         # Tickets by newcomer and issuer: nobody else answers for one.
         self._passed_on: dict[tuple[NodeId, NodeId], asyncio.Future[Welcome | Refused]] = {}
         self._changed = asyncio.Event()  # Something happened: whoever waits looks again.
+        self._pulse = asyncio.Event()  # Set and replaced at each tick.
+        self.pace = Pace()
         self._tasks: list[asyncio.Task[None]] = []
         self._failed: asyncio.Future[None] | None = None  # A task broke, and so does the agent.
+        # Said to all when the agent stops; after `restarting` what runs here is left to it.
+        self.farewell: Literal["restarting", "leaving"] = "restarting"
+        self.on_link_lost: Callable[[NodeId, str], None] = lambda _peer, _why: None
+        self.on_job: Callable[[NodeId, bytes], bool] = lambda _peer, _body: True
+        self.on_bulk: Callable[[NodeId, bytes], bool] = lambda _peer, _body: True
+        self.on_link: Callable[[NodeId, bool], None] = lambda _peer, _is_up: None
 
     @property
     def mesh(self) -> Mesh:
@@ -128,7 +146,7 @@ class MeshSide:
                 await self.open()
             await self._failed
         finally:
-            await self.close()
+            await self.close(self.farewell)
             if self._carrier is not None:
                 self._carrier.cancel()
 
@@ -159,13 +177,16 @@ class MeshSide:
             answer=self._answer,
             answered=self._answered,
             proving=self._prove,
-            broke=self._broke,
+            broke=self.broke,
+            aside=self._heard_aside,
+            lost=lambda peer, why: self.on_link_lost(peer, why),  # noqa: PLW0108  (it may change)
             timeout_ms=ground.connection_timeout_ms,
         )
         self._store.write_aside()  # A disk that hangs must not look like a machine that died.
         self.say()
         work = (self._tick(), self._look(), self.links.accept())
         self._tasks = [self._begin(each) for each in work]
+        self.pace.begin(MANY_TICK_S)
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
@@ -175,9 +196,10 @@ class MeshSide:
     def _ended(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            self._broke(error)
+            self.broke(error)
 
-    def _broke(self, error: BaseException) -> None:
+    def broke(self, error: BaseException) -> None:
+        """A mistake of ours: the agent ends with it, and its keeper starts another."""
         if self._failed is not None and not self._failed.done():
             self._failed.set_exception(error)
 
@@ -194,6 +216,8 @@ class MeshSide:
                 await self.transport.close()
             self.links = self.transport = None
             self._keep_saves()
+            self.pace.end()
+            self._beat()  # The last: whoever waits sees that this node is in no mesh.
 
     def _keep_saves(self) -> None:
         """What waits to be sent was for links that are gone; what is to be saved still is."""
@@ -210,6 +234,8 @@ class MeshSide:
     def step(self, event: MeshEvent) -> None:
         """Tell the kernel, and see to it that its answer is carried out."""
         self.take(self.mesh.step(event))
+        if isinstance(event, LinkUp | LinkDown):
+            self.on_link(event.peer, isinstance(event, LinkUp))
 
     def take(self, ready: MeshReady) -> None:
         """Have it carried out, after what came before; datagrams at once."""
@@ -276,6 +302,38 @@ class MeshSide:
         assert self.links is not None, "open"
         self.links.send(peer, message)
 
+    def _heard_aside(self, peer: NodeId, lane: Lane, body: bytes) -> bool:
+        """What members say about jobs; whoever lost its membership meanwhile says nothing."""
+        roster = self.mesh.roster
+        if roster is None or not roster.is_member(peer):
+            return True
+        return self.on_job(peer, body) if lane == "job" else self.on_bulk(peer, body)
+
+    def send_job(self, peer: NodeId, body: bytes) -> bool:
+        """On the job lane, if there is a link; else there will be one, for the next time."""
+        if self.links is None:
+            return False
+        if self.links.send_job(peer, body):
+            return True
+        self.reach(peer)
+        return False
+
+    async def send_bulk(self, peer: NodeId, body: bytes) -> bool:
+        """On the bulk lane, when there is room on it; False: there is no link."""
+        if self.links is not None and await self.links.send_bulk(peer, body):
+            return True
+        self.reach(peer)
+        return False
+
+    def reach(self, peer: NodeId) -> None:
+        """Dial somebody whom there is no link with, unless that was tried just now."""
+        if self.links is None or peer in self.links.open:
+            return
+        contact = self.mesh.contact(peer)
+        now_us = self.ground.now().mono_us
+        if contact is not None and self.mesh.dialling.due([peer], self.mesh.links, now_us):
+            self.links.dial(contact)
+
     async def _tick(self) -> None:
         for turn in count():
             is_crowded = len(self.mesh.links) >= MANY
@@ -284,12 +342,22 @@ class MeshSide:
                 self.transport.take_in(is_patient=is_calm)
             if not is_calm or turn % CALM_TURNS == 0:
                 self.step(Tick(now=self.ground.now()))
+            self._beat()
             await asyncio.sleep(MANY_TICK_S if is_crowded else TICK_S)
+
+    def _beat(self) -> None:
+        self._pulse.set()
+        self._pulse = asyncio.Event()
+        self.pace.beat()
+
+    async def pulse(self) -> None:
+        """Until the next tick, at most 100 ms: whoever looks often does it in the same wake."""
+        await self._pulse.wait()
 
     async def _look(self) -> None:
         """What traffic shows of the links, and what this node has to say."""
         for turn in count():
-            await asyncio.sleep(LOOK_S)
+            await self.pace.rest(LOOK_S)
             self._look_at_paths(turn)
             self.say(is_moved=turn % TURNS == 0)
             self._check_one()

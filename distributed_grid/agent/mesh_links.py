@@ -3,17 +3,27 @@
 Lives here: what happens on a connection, from the first byte to the last. Never here: who may talk
 and what about (`kernel.mesh`), connections themselves (`edges.transport`).
 Invariant: of two links with one peer one stays, and both ends keep the same; a peer that does not
-read is let go, never waited for.
+read is let go, never waited for. No word about jobs ends a link, however many and however long they
+are: what has no room is lost, and said again.
 """
 
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any, Final, Literal
 
 import msgspec
 
-from distributed_grid.edges.transport import Link, LinkClosed, TooLarge, Transport, Unreachable
+from distributed_grid.edges.transport import (
+    Datagram,
+    Lane,
+    Link,
+    LinkClosed,
+    TooLarge,
+    Transport,
+    Unreachable,
+)
 from distributed_grid.kernel.mesh.doorman import Doorman
 from distributed_grid.kernel.mesh.events import DialFailed, Heard, LinkDown, LinkUp, Now, Told
 from distributed_grid.kernel.mesh.machine import Mesh
@@ -38,8 +48,12 @@ from distributed_grid.wire.mesh import (
 
 GREETING_S: Final = 5.0  # For the first message each way.
 FAREWELL_S: Final = 1.0  # For what was sent before; who does not read by then is not waited for.
+DRAIN_S: Final = 0.01  # Between two looks at an outbox that is full.
 REPLIES_MAX: Final = 4  # To one peer at once: some of them cost a sync, or a tenth of a second.
 OUTBOX_MAX: Final = 256  # Messages for one peer; gossip has at most one of each kind under way.
+# About jobs, for one peer: one step may copy thousands of records to one guardian. What is more is
+# said again within a second, by when these have left.
+JOBS_BYTES_MAX: Final = 32 << 20
 
 Step = Callable[[LinkUp | LinkDown | DialFailed | Heard | Told], None]
 Answer = Callable[[NodeId, Redeem | Renew], Awaitable[MeshMessage]]
@@ -47,6 +61,38 @@ Answered = Callable[[NodeId, Welcome | Refused], None]  # To a ticket that was p
 Proved = Callable[[NodeId, Challenge | Proof], Coroutine[Any, Any, None]]
 Inquired = Callable[[NodeId, MeshMessage | None], None]
 Broke = Callable[[BaseException], None]
+Lost = Callable[[NodeId, str], None]  # A link is gone, and what was on its way with it.
+Aside = Callable[[NodeId, Lane, bytes], bool]  # What comes on the other lanes; False: it is junk.
+
+
+class Outbox:
+    """What waits to be said on one lane of a link; neither lane waits for the other."""
+
+    def __init__(self, lane: Lane) -> None:
+        self.lane = lane
+        self.said: asyncio.Queue[bytes | None] = asyncio.Queue()  # None: nothing follows.
+        self.size_bytes = 0
+
+    def has_room(self, body: bytes) -> bool:
+        """Whether one more may wait; the first always may."""
+        if self.lane == "control":
+            return self.said.qsize() < OUTBOX_MAX
+        return not self.size_bytes or self.size_bytes + len(body) <= JOBS_BYTES_MAX
+
+    def put(self, body: bytes) -> None:
+        """Say it after those that wait."""
+        self.size_bytes += len(body)
+        self.said.put_nowait(body)
+
+    async def take(self) -> bytes | None:
+        """The next; None: it was the last."""
+        body = await self.said.get()
+        self.size_bytes -= len(body or b"")
+        return body
+
+    def end(self) -> None:
+        """Nothing follows."""
+        self.said.put_nowait(None)
 
 
 class Open(msgspec.Struct, kw_only=True):
@@ -54,9 +100,10 @@ class Open(msgspec.Struct, kw_only=True):
 
     link: Link
     hello: Hello
-    outbox: asyncio.Queue[bytes | None]
     facts: LinkFacts
-    writer: asyncio.Task[None] | None = None
+    control: Outbox
+    jobs: Outbox
+    writers: tuple[asyncio.Task[None], ...] = ()
     is_leaving: bool = False
     replies: int = 0  # Being worked out.
 
@@ -76,15 +123,19 @@ class Links:
         answered: Answered,
         proving: Proved,
         broke: Broke,
+        aside: Aside,
+        lost: Lost,
         timeout_ms: int,
     ) -> None:
         self.open: dict[NodeId, Open] = {}
         self.refused: dict[str, int] = {}  # How many were sent away, by reason.
         self.junk = 0
+        self.oversized = 0  # Words about jobs that no member would read.
         self.sent_bytes = self.sent_datagram_bytes = 0
         self._mesh, self._transport, self._doorman = mesh, transport, doorman
         self._now, self._step, self._answer, self._answered = now, step, answer, answered
         self._proving, self._broke, self._timeout_ms = proving, broke, timeout_ms
+        self._aside, self._lost = aside, lost
         self._tasks: set[asyncio.Task[None]] = set()
 
     # Coming and going
@@ -194,27 +245,39 @@ class Links:
                     self._step(DialFailed(now=self._now(), peer=link.peer, why="twice"))
                 return
             self._drop(held, "twice")
-        served = Open(link=link, hello=hello, outbox=asyncio.Queue(OUTBOX_MAX), facts=facts)
+        served = Open(
+            link=link, hello=hello, facts=facts, control=Outbox("control"), jobs=Outbox("job")
+        )
         self.open[link.peer] = served
-        served.writer = self._beside(self._write(served))
+        boxes = (served.control, served.jobs)
+        served.writers = tuple(self._beside(self._write(served, box)) for box in boxes)
         self._beside(self._read(served))
-        self._beside(self._read_datagrams(served))
         self._step(LinkUp(now=self._now(), peer=link.peer, hello=hello))
+        link.hand_datagrams(partial(self._take_datagram, served))
 
-    async def _write(self, served: Open) -> None:
+    async def _write(self, served: Open, box: Outbox) -> None:
         """Until there is nothing more to say, or nobody to say it to."""
-        try:
-            while (body := await served.outbox.get()) is not None:
-                await served.link.send(body)
+        while (body := await box.take()) is not None:
+            try:
+                await served.link.send(body, lane=box.lane)
                 self.sent_bytes += len(body)
-        except TooLarge as error:
-            self._part(served, error.message)
-        except LinkClosed:
-            pass  # The reader sees to it.
+            except TooLarge as error:
+                if box.lane == "control":
+                    self._part(served, error.message)
+                    return
+                self.oversized += 1  # A record that cannot travel: its job stays, others go on.
+            except LinkClosed:
+                return  # The reader sees to it.
 
     async def _read(self, served: Open) -> None:
         link = served.link
         while (received := await link.receive()) is not None:
+            if received[0] != "control":
+                if not self._aside(link.peer, received[0], received[1]):
+                    self._count_junk(link)
+                    await link.close("malformed")
+                    break
+                continue
             try:
                 message = decode(received[1])
             except JUNK:
@@ -257,45 +320,72 @@ class Links:
                 self.junk += 1
         return msgspec.structs.replace(delta, entries=tuple(good))
 
-    async def _read_datagrams(self, served: Open) -> None:
-        while datagrams := await served.link.receive_datagrams():
-            if self.open.get(served.link.peer) is served:
-                now = self._now()
-                for datagram, waited_us in datagrams:
-                    self._step(
-                        Heard(
-                            now=now,
-                            peer=served.link.peer,
-                            datagram=datagram,
-                            waited_us=waited_us,
-                        )
-                    )
+    def _take_datagram(self, served: Open, datagram: Datagram) -> None:
+        peer, (data, waited_us) = served.link.peer, datagram
+        if self.open.get(peer) is not served:
+            return
+        try:
+            self._step(Heard(now=self._now(), peer=peer, datagram=data, waited_us=waited_us))
+        except Exception as error:  # noqa: BLE001  A mistake of ours: see `_over`.
+            self._broke(error)
 
     def _ended(self, served: Open) -> None:
         if self.open.get(served.link.peer) is served:
             del self.open[served.link.peer]
             why = served.link.why_closed
             self._step(LinkDown(now=self._now(), peer=served.link.peer, why=why))
-        with contextlib.suppress(asyncio.QueueFull):
-            served.outbox.put_nowait(None)
+            self._lost(served.link.peer, why)
+        self._end(served)
+
+    def _end(self, served: Open) -> None:
+        served.control.end()
+        served.jobs.end()
 
     def _drop(self, served: Open, why: str) -> None:
         """Another link takes its place."""
         del self.open[served.link.peer]
         self._step(LinkDown(now=self._now(), peer=served.link.peer, why=why))
+        self._lost(served.link.peer, why)
         self._beside(served.link.close(why))
 
     # Sending
 
     def send(self, peer: NodeId, message: MeshMessage) -> None:
         """In order, when the peer can take it; who lets too much pile up is let go."""
+        served, body = self.open.get(peer), encode(message)
+        if served is not None and served.control.has_room(body):
+            served.control.put(body)
+        elif served is not None:
+            self._part(served, "does not read")
+
+    def send_job(self, peer: NodeId, body: bytes) -> bool:
+        """On the job lane, in order; False: there is no link, or too much waits for it."""
         served = self.open.get(peer)
         if served is None:
-            return
+            return False
+        if not served.hello.jobs:
+            return True  # Of an older version, which would take it for junk.
+        if not served.jobs.has_room(body):
+            return False
+        served.jobs.put(body)
+        return True
+
+    async def send_bulk(self, peer: NodeId, body: bytes) -> bool:
+        """Past the outbox, which is for what is short and must not wait behind a chunk."""
+        served = self.open.get(peer)
+        if served is None or served.is_leaving or not served.hello.jobs:
+            return False
         try:
-            served.outbox.put_nowait(encode(message))
-        except asyncio.QueueFull:
-            self._part(served, "does not read")
+            await served.link.send(body, lane="bulk")
+        except LinkClosed:
+            return False
+        self.sent_bytes += len(body)
+        return True
+
+    async def drained(self, peer: NodeId) -> None:
+        """Until most of what was said to a peer has been handed to the network."""
+        while (served := self.open.get(peer)) and served.jobs.said.qsize() > OUTBOX_MAX // 4:  # noqa: ASYNC110
+            await asyncio.sleep(DRAIN_S)
 
     def send_datagram(self, peer: NodeId, datagram: bytes) -> None:
         """Now or never."""
@@ -309,8 +399,7 @@ class Links:
         served = self.open.get(peer)
         if served is None:
             return
-        with contextlib.suppress(asyncio.QueueFull):
-            served.outbox.put_nowait(None)
+        self._end(served)
         self._part(served, why)
 
     def _part(self, served: Open, why: str) -> None:
@@ -319,8 +408,7 @@ class Links:
             self._beside(self._farewell(served, why))
 
     async def _farewell(self, served: Open, why: str) -> None:
-        assert served.writer is not None, "served"
-        await asyncio.wait([served.writer], timeout=FAREWELL_S)
+        await asyncio.wait(served.writers, timeout=FAREWELL_S)
         await served.link.close(why)
 
     def inquire(self, contact: Contact, message: Renew, answered: Inquired) -> None:

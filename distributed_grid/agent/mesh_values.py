@@ -5,6 +5,7 @@ Lives here: turning the node's state into the values of `wire.mesh_records`. Nev
 Invariant: a load is told again only when it differs enough to change somebody's decision.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Final
@@ -15,13 +16,18 @@ from distributed_grid.kernel.inventory import Inventory
 from distributed_grid.kernel.node import Node
 from distributed_grid.kernel.obstacles import survey_of
 from distributed_grid.model import bytesize, milli
+from distributed_grid.model.costs import COSTS, Costs
 from distributed_grid.model.hardware import HardwareProfile
 from distributed_grid.model.lending import Offer
-from distributed_grid.wire.mesh import Key
+from distributed_grid.wire.mesh import JOBS, Key
 from distributed_grid.wire.mesh_records import (
+    FEATURES_CHARACTERS_MAX,
     GPUS_MAX,
     LABELS_MAX,
+    RUNNING_CHARACTERS_MAX,
+    RUNNING_MAX,
     TEXT_MAX,
+    USER_CHARACTERS_MAX,
     GpuProfile,
     NodeLoad,
     NodeProfile,
@@ -33,6 +39,8 @@ LOAD_STEP_MILLI: Final = 500  # Half a core: less is what a machine does by itse
 OFFER_STEP_MILLI: Final = 250
 MEMORY_STEP_BYTES: Final = 256 << 20
 STORAGE_STEP_BYTES: Final = 4 << 30
+HEAT_STEP_CENTI: Final = 500  # Five degrees.
+LOOKED_AT_MAX: Final = 256  # Attempts, for their names; this is asked twenty times a second.
 DRIFT_MS: Final = 5_000  # Between two tellings of what only drifts: every telling goes to everyone.
 _STEPS: Final = {
     "cpu": OFFER_STEP_MILLI,
@@ -48,6 +56,7 @@ def profile_of(
     node_class: str,
     version: str,
     labels: Iterable[tuple[str, str]] = (),
+    costs: Costs = COSTS,
 ) -> NodeProfile:
     """What the node is."""
     total, score = inventory.total, hardware.compute
@@ -70,6 +79,11 @@ def profile_of(
         labels={_cut(key): _cut(value) for key, value in tuple(labels)[:LABELS_MAX]},
         mega_flops=score.mega_flops * cores // max(score.cores, 1) if score else 0,
         is_pretended=bool(hardware.pretended),
+        jobs=JOBS,
+        features=_joined(hardware.cpu.features),
+        price_micro_per_hour=costs.price_micro_per_hour,
+        idle_mw=costs.idle_mw,
+        max_mw=costs.max_mw,
     )
 
 
@@ -77,6 +91,7 @@ def shortened(profile: NodeProfile, most: int) -> NodeProfile:
     """The profile with at most so many devices, custom kinds and labels."""
     return msgspec.structs.replace(
         profile,
+        features=profile.features if most >= LABELS_MAX else "",  # The first to make room.
         gpus=profile.gpus[:most],
         custom=dict(islice(profile.custom.items(), most)),
         labels=dict(islice(profile.labels.items(), most)),
@@ -129,14 +144,38 @@ class Values:
             jobs_waiting=coordinator.unfinished - running,
             on_battery=sample.is_on_battery if sample else False,
             battery_percent=sample.battery_percent if sample else None,
+            is_draining=self._node.host.is_draining,
+            temperature_centi=sample.temperature_centi if sample else None,
+            running=self._running(),
         )
+
+    def _running(self) -> tuple[str, ...]:
+        """Names of what has run here longest: who comes and goes at once is nobody's company."""
+        coordinator, found, left = self._node.coordinator, set[str](), RUNNING_CHARACTERS_MAX
+        for job, _ in islice(coordinator.attempts.here.values(), LOOKED_AT_MAX):
+            name = coordinator.jobs[job].spec.name
+            if name in found or not 0 < len(name) <= min(left, TEXT_MAX):
+                continue
+            found.add(name)
+            left -= len(name)
+            if len(found) == RUNNING_MAX:
+                break
+        return tuple(sorted(found))
 
     def _offered(self) -> bytes:
         offers = survey_of(self._node.host, self._clock_ms()).offers[:LABELS_MAX]
         if _are_others(self._offers, offers):
             self._offers = offers
         lines = tuple(_line(offer) for offer in self._offers)
-        return fitted(lambda most: Offered(lines=lines[:most]), len(lines))
+        across = self._node.across
+        step, usage = across.shares.told() if across is not None else (0, ())
+        usage = tuple((user[:USER_CHARACTERS_MAX], used) for user, used in usage)
+        return fitted(
+            lambda most: Offered(
+                lines=lines[:most], usage=usage, usage_step=step, lent=_lent(self._offers)
+            ),
+            len(lines),
+        )
 
 
 def differs(told: NodeLoad, now: NodeLoad) -> bool:
@@ -145,6 +184,8 @@ def differs(told: NodeLoad, now: NodeLoad) -> bool:
         abs(told.load_milli - now.load_milli) >= LOAD_STEP_MILLI
         or abs(told.memory_bytes_free - now.memory_bytes_free) >= MEMORY_STEP_BYTES
         or abs(told.storage_bytes_free - now.storage_bytes_free) >= STORAGE_STEP_BYTES
+        or _heat_differs(told.temperature_centi, now.temperature_centi)
+        or told.running != now.running
         or _exact(told) != _exact(now)
     )
 
@@ -157,7 +198,14 @@ def _exact(load: NodeLoad) -> tuple[int | bool | None, ...]:
         load.jobs_waiting,
         load.on_battery,
         load.battery_percent,
+        load.is_draining,
     )
+
+
+def _heat_differs(told_centi: int | None, now_centi: int | None) -> bool:
+    if told_centi is None or now_centi is None:
+        return told_centi != now_centi
+    return abs(told_centi - now_centi) >= HEAT_STEP_CENTI
 
 
 def _are_others(told: tuple[Offer, ...], now: tuple[Offer, ...]) -> bool:
@@ -170,11 +218,33 @@ def _are_others(told: tuple[Offer, ...], now: tuple[Offer, ...]) -> bool:
     )
 
 
+def _lent(offers: tuple[Offer, ...]) -> tuple[int, int, int, int]:
+    """How much of each kind, for whoever would borrow several at once."""
+    of = Counter[str]()
+    for offer in offers:
+        of[offer.kind] += _rounded(offer)
+    return of["cpu"], of["memory"], of["storage"], of["gpu"]
+
+
+def _rounded(offer: Offer) -> int:
+    return offer.amount - offer.amount % _STEPS.get(offer.kind, 1)
+
+
 def _line(offer: Offer) -> str:
-    rounded = offer.amount - offer.amount % _STEPS.get(offer.kind, 1)
+    rounded = _rounded(offer)
     is_bytes = offer.kind in ("memory", "storage")
     amount = bytesize.text(rounded) if is_bytes else milli.text(rounded)
     return f"{offer.kind} {offer.device} {amount}" if offer.device else f"{offer.kind} {amount}"
+
+
+def _joined(features: Iterable[str]) -> str:
+    """As one text; whatever it has no room for is left out."""
+    told = " ".join(sorted(set(features)))
+    return (
+        told
+        if len(told) <= FEATURES_CHARACTERS_MAX
+        else told[: told.rfind(" ", 0, FEATURES_CHARACTERS_MAX + 1)]
+    )
 
 
 def _cut(text: str | None) -> str:

@@ -5,7 +5,18 @@ Lives here: records to bytes and back. Never here: when to write them (`loop`).
 
 import msgspec
 
-from distributed_grid.edges.store import DropLease, JobRow, PutJob, PutLease, SetMeta, Write
+from distributed_grid.edges.store import (
+    DropHeld,
+    DropJob,
+    DropLease,
+    DropMeta,
+    JobRow,
+    PutHeld,
+    PutJob,
+    PutLease,
+    SetMeta,
+    Write,
+)
 from distributed_grid.kernel.jobs import Job
 from distributed_grid.kernel.node import Node
 from distributed_grid.kernel.ready import Ready
@@ -19,14 +30,22 @@ _lease_decoder = msgspec.msgpack.Decoder(Lease)
 def writes_of(ready: Ready, node: Node) -> list[Write]:
     """What must be durable, as things stand now: a retry after a full disk writes nothing old."""
     leases = node.ledger.leases
-    writes: list[Write] = [PutJob(job_row(job)) for job in ready.save_jobs.values()]
+    writes: list[Write] = [DropJob(job) for job in ready.drop_jobs]
+    writes += [PutJob(job_row(job)) for job in ready.save_jobs.values()]
     writes += [
         PutLease(lease.id, _encoder.encode(lease))
         for lease in ready.save_leases
         if lease.id in leases
     ]
     writes += [DropLease(lease) for lease in ready.drop_leases if lease not in leases]
-    writes += [SetMeta(name, value) for name, value in ready.save_meta.items()]
+    writes += [
+        DropMeta(name) if value is None else SetMeta(name, value)
+        for name, value in node.newest(ready.save_meta).items()
+    ]
+    writes += [
+        DropHeld(job) if record is None else PutHeld(job, record)
+        for job, record in ready.save_held.items()
+    ]
     return writes
 
 
@@ -39,7 +58,8 @@ def job_row(job: Job) -> JobRow:
         name=job.spec.name,
         user=job.spec.user,
         submitted_ms=job.submitted_ms,
-        is_finished=job.has_ended,
+        # Else a start would know nothing of it, and its home would have it run again.
+        is_finished=job.has_ended and not job.is_untold,
     )
 
 

@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Collection
 from typing import Final, NamedTuple
 
+from distributed_grid.agent.pace import Rest
 from distributed_grid.edges.store import StoreError
 from distributed_grid.errors import BadValue
 from distributed_grid.kernel.node import Book, Lend, Node, NodeEvent, Sampled, Unbook
@@ -65,6 +66,7 @@ class Sharing:
         self._node, self._name, self._clock_ms = node, name, clock_ms
         self._step, self._around = step, around
         self._has_looked = asyncio.Event()
+        self.rest: Rest = asyncio.sleep  # Between two looks.
 
     async def first_status(self) -> SharingStatus:
         """The status, after a start only once the machine was looked at."""
@@ -124,7 +126,7 @@ class Sharing:
                 if sample is not None:
                     await self._told(sample)
                 self._has_looked.set()
-            await asyncio.sleep(LOOK_S)
+            await self.rest(LOOK_S)
 
     async def _told(self, sample: Sample) -> None:
         with contextlib.suppress(StoreError):  # A full disk is somebody else's trouble.

@@ -9,6 +9,8 @@ import shutil
 from collections.abc import Container
 
 from distributed_grid.edges.store import Store
+from distributed_grid.kernel.node import Node
+from distributed_grid.model.ids import JobId
 
 FOLDERS_MAX = 10_000  # In one go; the next one finds the rest.
 
@@ -16,6 +18,21 @@ FOLDERS_MAX = 10_000  # In one go; the next one finds the rest.
 async def remove_folder(path: str) -> None:
     """Remove a folder, if it is there."""
     await asyncio.to_thread(shutil.rmtree, path, ignore_errors=True)
+
+
+class Remembered:
+    """The jobs that a node has in memory: its own, and those of which it holds a whole record."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        # Of what began here under another id the folders are called so.
+        self._folders = {job.output_of for job in node.coordinator.jobs.values() if job.output_of}
+
+    def __contains__(self, job: object) -> bool:
+        across, job_id = self._node.across, JobId(str(job))
+        record = across.guarding.find(job_id) if across is not None else None
+        is_held = record is not None and not record.is_summary
+        return is_held or job_id in self._node.coordinator.jobs or job in self._folders
 
 
 async def remove_output(root: str, known: Container[str], store: Store) -> int:

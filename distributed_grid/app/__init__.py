@@ -17,12 +17,14 @@ from pathlib import Path
 from typing import Final
 
 from distributed_grid import __version__
-from distributed_grid.agent.loop import Agent, Place, no_step
+from distributed_grid.agent.carrying import no_step
+from distributed_grid.agent.loop import Agent, Place
 from distributed_grid.agent.mesh import MeshSide
 from distributed_grid.agent.mesh_values import Values, profile_of
 from distributed_grid.agent.sharing import Surroundings
 from distributed_grid.agent.watchers import Watchers
-from distributed_grid.app.mesh import ground, settle
+from distributed_grid.app.artifacts import artifacts
+from distributed_grid.app.mesh import ground, power_of, settle
 from distributed_grid.config.settings import Loaded, load_settings
 from distributed_grid.config.terms import with_term
 from distributed_grid.edges.clock import SteadyClock
@@ -45,8 +47,11 @@ from distributed_grid.model.home import Home, locate
 from distributed_grid.model.settings import Settings
 from distributed_grid.wire.api import NodeStatus
 from distributed_grid.wire.keeper import Hello
+from distributed_grid.wire.maps import GUEST_PYTHON, GUEST_SOCKET
 
 SWITCH_S: Final = 0.000_5
+# What a job of another node finds here beside what it was told: enough to find programs.
+GUEST_ENV: Final = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "TMPDIR")
 
 
 def main(argv: list[str] | None = None, *, at_step: Callable[[str], None] = no_step) -> int:
@@ -95,6 +100,7 @@ def _loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 async def _run(home: Home, loaded: Loaded, at_step: Callable[[str], None]) -> None:
     # Imported here: a configuration that is wrong is told without waiting for a web server.
+    from distributed_grid.app.across import everywhere, user_name
     from distributed_grid.web.server import bound_socket, serve
 
     runner = await connect()
@@ -108,7 +114,9 @@ async def _run(home: Home, loaded: Loaded, at_step: Callable[[str], None]) -> No
         for name in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(name, agent.stop)
         async with asyncio.TaskGroup() as tasks:
-            serving = tasks.create_task(serve(agent, bound_socket(home.socket)))
+            await agent.meet()
+            asked = everywhere(agent, agent.side, user=user_name())
+            serving = tasks.create_task(serve(asked, bound_socket(home.socket)))
             await agent.run()
             serving.cancel()
     except* RunnerGone:
@@ -138,6 +146,7 @@ def _agent(
             checkpoint_root=f"{home.data}/checkpoints",
             output_bytes_max=settings.job_log_bytes,
             is_pinned=not inventory.is_pretended,
+            guest_env=_guest_env(home),
         ),
         status=_status(home, settings, runner.hello, hardware, inventory),
         finished_jobs_max=settings.finished_jobs_max,
@@ -162,17 +171,25 @@ def _agent(
         with_term=with_term,
         not_joined=_listed_elsewhere(loaded, place.status.name),
     )
+    luggage = artifacts(home, os.environ, node=node, mesh=mesh, runner=runner, clock_ms=clock)
     return Agent(
         node,
         store,
-        runner,
+        luggage.runner,
         place,
         clock_ms=clock,
         at_step=at_step,
         around=around,
         watchers=watchers,
         mesh=mesh,
+        luggage=luggage,
     )
+
+
+def _guest_env(home: Home) -> dict[str, str]:
+    """What a job of another node finds here: programs, and for workers of maps this very Grid."""
+    found = {name: os.environ[name] for name in GUEST_ENV if name in os.environ}
+    return found | {GUEST_SOCKET: home.socket, GUEST_PYTHON: sys.executable}
 
 
 def _node(place: Place, inventory: Inventory, settings: Settings) -> Node:
@@ -186,7 +203,12 @@ def _node(place: Place, inventory: Inventory, settings: Settings) -> Node:
         ledger=Ledger(inventory),
         paths=paths,
         new_lease_id=lambda: f"{dice.getrandbits(128):032x}",
-        rules=Rules(terms=settings.terms, weights=settings.weights, ageing_ms=settings.ageing_ms),
+        rules=Rules(
+            terms=settings.terms,
+            weights=settings.weights,
+            ageing_ms=settings.ageing_ms,
+            power=power_of(settings.mesh),
+        ),
     )
 
 
@@ -203,7 +225,11 @@ def _mesh(
 ) -> MeshSide:
     """This node's side of the mesh, which it may never be in."""
     described = profile_of(
-        *machine, node_class=status.node_class, version=__version__, labels=settings.labels
+        *machine,
+        node_class=status.node_class,
+        version=__version__,
+        labels=settings.labels,
+        costs=settings.costs,
     )
     return MeshSide(
         store,

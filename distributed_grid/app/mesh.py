@@ -25,6 +25,7 @@ from distributed_grid.kernel.mesh.signing import Signer
 from distributed_grid.kernel.mesh.tickets import SECRET_BYTES
 from distributed_grid.kernel.mesh.trust import is_name
 from distributed_grid.kernel.mesh.views import KEYLESS
+from distributed_grid.kernel.placement.power import PowerPolicy
 from distributed_grid.kernel.ready import Happened
 from distributed_grid.model.mesh_settings import MeshSettings
 from distributed_grid.wire.api import NodeStatus
@@ -32,12 +33,12 @@ from distributed_grid.wire.mesh_api import NodeView
 from distributed_grid.wire.mesh_records import NodeProfile
 
 BUILD_MS: Final = 1_790_000_000_000  # September 2026: no clock of this programme is earlier.
+_STEADY: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def now() -> Now:
     """Both clocks; the second one goes on while the machine sleeps."""
-    steady = time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
-    return Now(time.time_ns() // 1_000_000, steady // 1_000)
+    return Now(time.time_ns() // 1_000_000, time.clock_gettime_ns(_STEADY) // 1_000)
 
 
 def settle(data_dir: str, *, new_identity: str, moved_here: bool) -> None:
@@ -168,6 +169,15 @@ def _rules(settings: MeshSettings) -> MeshRules:
         connections_max=settings.max_connections_per_node,
         idle_us=settings.idle_connection_ms * 1_000,
         gossip_us=settings.gossip_interval_ms * 1_000,
+    )
+
+
+def power_of(settings: MeshSettings) -> PowerPolicy:
+    """What this node's battery and heat allow its own work."""
+    return PowerPolicy(
+        battery_percent_min=settings.battery_threshold_percent,
+        prefer_ac_power=settings.prefer_ac_power,
+        temperature_centi_max=settings.thermal_limit_centi,
     )
 
 

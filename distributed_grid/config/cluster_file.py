@@ -59,6 +59,9 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     name: words.Name | None = None
     labels: words.Labels | None = None
     resources: words.Custom | None = None
+    price_per_hour: words.PriceMicro | None = None
+    watts_idle: words.PowerMw | None = None
+    watts_max: words.PowerMw | None = None
 
 
 class Jobs(msgspec.Struct, frozen=True, kw_only=True):

@@ -39,6 +39,9 @@ Topology = Annotated[
     str, words.word_of(*TOPOLOGIES, *LATER_TOPOLOGIES, full_mesh="full", fullmesh="full")
 ]
 Connections = Annotated[int, words.whole(CONNECTIONS_MIN, CONNECTIONS_MAX, 50)]
+ThermalLimit = Annotated[
+    int, words.scaled("degrees Celsius", factor=100, low=0, high=200, example="85")
+]
 
 
 def _methods(value: Any) -> tuple[str, ...]:
@@ -65,6 +68,9 @@ class Mesh(msgspec.Struct, frozen=True, kw_only=True):
     gossip_interval: (
         Annotated[int, mesh_words.span(GOSSIP_MS_MIN, GOSSIP_MS_MAX, "200ms")] | None
     ) = None
+    battery_threshold: words.Percent | None = None
+    thermal_limit_celsius: ThermalLimit | None = None
+    prefer_ac_power: words.Flag | None = None
 
 
 class ClusterMesh(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,10 +88,7 @@ class ClusterMesh(msgspec.Struct, frozen=True, kw_only=True):
     stun_servers: Annotated[tuple[str, ...], Word(mesh_words.addresses)] | None = None
     max_relay_hops: Annotated[int, words.whole(0, HOPS_MAX, 2)] | None = None
     battery_threshold: words.Percent | None = None
-    thermal_limit_celsius: (
-        Annotated[int, words.scaled("degrees Celsius", factor=100, low=0, high=200, example="85")]
-        | None
-    ) = None
+    thermal_limit_celsius: ThermalLimit | None = None
     prefer_ac_power: words.Flag | None = None
 
 
@@ -105,6 +108,9 @@ KEYS: Final[dict[str, str]] = {
         "deny": "deny",
         "verify_capabilities": "verify_capabilities",
         "gossip_interval": "gossip_interval_ms",
+        "battery_threshold": "battery_threshold_percent",
+        "thermal_limit_celsius": "thermal_limit_centi",
+        "prefer_ac_power": "prefer_ac_power",
     }.items()
 }
 # The seed's word -> ours.
@@ -112,18 +118,19 @@ SAME: Final[dict[str, str]] = {
     f"{SEED}.topology": f"{SECTION}.topology",
     f"{SEED}.max_connections_per_node": f"{SECTION}.max_connections_per_node",
     f"{SEED}.connection_timeout_ms": f"{SECTION}.connection_timeout",
+    f"{SEED}.battery_threshold": f"{SECTION}.battery_threshold",
+    f"{SEED}.thermal_limit_celsius": f"{SECTION}.thermal_limit_celsius",
+    f"{SEED}.prefer_ac_power": f"{SECTION}.prefer_ac_power",
 }
 # What a key waits for.
 _DISCOVERY: Final = "ways of discovery beyond tickets and addresses"
 _NAT: Final = "relays among members and NAT traversal"
-_POWER: Final = "jobs placed across the mesh"
 TOPOLOGY: Final = "topologies other than full and hybrid"
 COMES_WITH: Final[dict[str, str]] = {
     f"{SEED}.{key}": what
     for what, keys in {
         _DISCOVERY: ("discovery_interval_secs", "discovery_methods", "subnet_scan_enabled"),
         _NAT: ("enable_relay_nodes", "stun_servers", "max_relay_hops"),
-        _POWER: ("battery_threshold", "thermal_limit_celsius", "prefer_ac_power"),
         TOPOLOGY: ("topology",),
     }.items()
     for key in keys

@@ -8,9 +8,10 @@ Invariant: a job that passes can be stored, sent to a keeper and shown; its id i
 import msgspec
 
 from distributed_grid.errors import BadValue
+from distributed_grid.kernel.placement.registry import policy_named
 from distributed_grid.model.booking import Booking
 from distributed_grid.model.ids import job_id
-from distributed_grid.model.job import Array, JobSpec, Preempt, Work
+from distributed_grid.model.job import NAMES_MAX, Array, JobSpec, Preempt, Where, Work
 
 SPEC_BYTES_MAX = 16 << 20  # As it is stored; Linux takes 2 MiB of arguments, a keeper 32 MiB.
 NAME_CHARACTERS_MAX = 253
@@ -27,7 +28,7 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 def admit(spec: JobSpec) -> None:
-    """Raise `BadValue` for what no client of ours would send."""
+    """Raise `BadValue` for what no client of ours would send, `UnknownName` for a policy."""
     if job_id(spec.id) != spec.id:
         raise _bad(spec.id, "id", "64 hex digits in lower case")
     _admit_names(name=spec.name, user=spec.user, project=spec.project, booking=spec.booking)
@@ -43,6 +44,7 @@ def admit(spec: JobSpec) -> None:
             raise _bad(at_ms, what, f"0 to {MOMENT_MS_MAX}")
     _admit_preempt(spec.preempt)
     _admit_work(spec.work)
+    _admit_places(spec)
     if spec.array is not None:
         _admit_array(spec.array)
     _admit_size(spec)
@@ -90,6 +92,26 @@ def _admit_work(work: Work) -> None:
             raise _bad(name, "work.env", "names without = and values without zero bytes")
     if any("\0" in word for word in (work.cwd, *work.argv)):
         raise _bad(work.argv, "work.argv", "words without zero bytes")
+
+
+def _admit_places(spec: JobSpec) -> None:
+    """Where it may run, and what travels with it."""
+    if spec.origin is not None:
+        raise _bad("an origin", "origin", "nothing: only other nodes send guests")
+    if spec.policy:
+        policy_named(spec.policy)  # Raises UnknownName, with the names there are.
+    if spec.gang > 1 and spec.array is not None:
+        raise _bad(spec.gang, "gang", "1 for an array")
+    for what in ("require", "avoid", "prefer", "avoid_if_possible"):
+        where: Where = getattr(spec, what)
+        names = (*where.nodes, *where.classes, *where.jobs, *(key for key, _ in where.labels))
+        if len(names) > NAMES_MAX:
+            raise _bad(len(names), what, f"at most {NAMES_MAX} names")
+        if any(not name or len(name) > NAME_CHARACTERS_MAX for name in names):
+            raise _bad(what, what, f"names of 1 to {NAME_CHARACTERS_MAX} characters")
+    for pattern in spec.outputs:
+        if pattern.startswith("/") or "\0" in pattern or ".." in pattern.split("/"):
+            raise _bad(pattern, "outputs", "patterns within the job's directory")
 
 
 def _admit_array(array: Array) -> None:

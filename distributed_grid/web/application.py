@@ -18,7 +18,9 @@ from starlette.types import Receive, Scope, Send
 from distributed_grid.agent import Operations
 from distributed_grid.errors import AgentLeft, GridError, NotFound
 from distributed_grid.web.problems import JSON, problem_response
+from distributed_grid.wire.across_api import ACROSS_ROUTES
 from distributed_grid.wire.api import ROUTES, Route
+from distributed_grid.wire.cache import CACHE_ROUTES
 from distributed_grid.wire.mesh_api import MESH_ROUTES
 from distributed_grid.wire.sharing import SHARING_ROUTES
 
@@ -63,7 +65,7 @@ class Application:
         self._operations = operations
         self._fixed: dict[tuple[str, str], _Found] = {}
         self._others: dict[tuple[str, int], list[_Found]] = {}
-        for route in (*ROUTES, *SHARING_ROUTES, *MESH_ROUTES):
+        for route in (*ROUTES, *SHARING_ROUTES, *MESH_ROUTES, *ACROSS_ROUTES, *CACHE_ROUTES):
             found = _Found(route, handlers[route.name], tuple(route.path.split("/")))
             if "{" in route.path:
                 key = (route.method, len(found.segments))

@@ -46,7 +46,7 @@ async def _tickets(operations: Operations, _: Request) -> Any:
 
 
 async def _revoke_ticket(operations: Operations, request: Request) -> Any:
-    return await operations.mesh.revoke_ticket(_word(request, "ticket"))
+    return await operations.mesh.revoke_ticket(word(request, "ticket"))
 
 
 async def _join(operations: Operations, request: Request) -> Any:
@@ -67,7 +67,7 @@ async def _leave(operations: Operations, request: Request) -> Any:
 
 
 async def _kick(operations: Operations, request: Request) -> Any:
-    return await operations.mesh.kick(_word(request, "node"))
+    return await operations.mesh.kick(word(request, "node"))
 
 
 async def _rename(operations: Operations, request: Request) -> Any:
@@ -76,11 +76,12 @@ async def _rename(operations: Operations, request: Request) -> Any:
     return await operations.mesh.rename(wanted)
 
 
-def _word(request: Request, kind: str) -> str:
-    word: str = request.path_params[kind]
-    if len(word) > WORD_CHARACTERS_MAX:
-        raise NotFound(kind, word)
-    return word
+def word(request: Request, kind: str) -> str:
+    """What names a node or a ticket in the path."""
+    told: str = request.path_params[kind]
+    if len(told) > WORD_CHARACTERS_MAX:
+        raise NotFound(kind, told)
+    return told
 
 
 MESH_HANDLERS: Final[dict[str, Handler]] = {

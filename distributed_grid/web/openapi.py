@@ -6,7 +6,9 @@ from typing import Any
 import msgspec
 
 from distributed_grid import __version__
+from distributed_grid.wire.across_api import ACROSS_ROUTES
 from distributed_grid.wire.api import ROUTES, Nothing, Problem, Route
+from distributed_grid.wire.cache import CACHE_ROUTES
 from distributed_grid.wire.mesh_api import MESH_ROUTES
 from distributed_grid.wire.sharing import SHARING_ROUTES
 
@@ -14,7 +16,7 @@ from distributed_grid.wire.sharing import SHARING_ROUTES
 @cache
 def openapi_document() -> bytes:
     """The document as JSON."""
-    routes = (*ROUTES, *SHARING_ROUTES, *MESH_ROUTES)
+    routes = (*ROUTES, *SHARING_ROUTES, *MESH_ROUTES, *ACROSS_ROUTES, *CACHE_ROUTES)
     kinds = [kind for route in routes for kind in (route.request, route.answer) if _is_struct(kind)]
     schemas, components = msgspec.json.schema_components(
         [*kinds, Problem], ref_template="#/components/schemas/{name}"

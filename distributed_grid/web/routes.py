@@ -1,7 +1,7 @@
 """From the table of routes to handlers: decode, call, encode.
 
 Lives here: one handler for each route. Never here: the table (`wire.api`), the handlers of the mesh
-(`mesh_routes`).
+(`mesh_routes`) and of what goes across it (`across_routes`).
 """
 
 from collections.abc import AsyncIterator
@@ -14,12 +14,15 @@ from starlette.responses import Response, StreamingResponse
 from distributed_grid.agent import Operations
 from distributed_grid.errors import BadValue
 from distributed_grid.model.booking import Booking
+from distributed_grid.web.across_routes import ACROSS_HANDLERS
 from distributed_grid.web.admission import admit, admit_booking
 from distributed_grid.web.application import Handler
 from distributed_grid.web.bodies import body
+from distributed_grid.web.cache_routes import CACHE_HANDLERS
 from distributed_grid.web.mesh_routes import MESH_HANDLERS
 from distributed_grid.web.openapi import openapi_document
 from distributed_grid.web.problems import JSON
+from distributed_grid.web.queries import WAIT_MS_MAX, index, number
 from distributed_grid.wire.api import (
     JOBS_MAX,
     WAIT_JOBS_MAX,
@@ -34,17 +37,6 @@ from distributed_grid.wire.maps import FeedMap, OpenMap, TakeCalls
 from distributed_grid.wire.sharing import ChangeOffers
 
 JOB_STATES: tuple[str, ...] = get_args(JobState)
-WAIT_MS_MAX = 3_600_000  # A client that waits longer asks again.
-
-
-def _number(request: Request, name: str, *, default: int, most: int, least: int = 0) -> int:
-    text = request.query_params.get(name, "")
-    if not text:
-        return default
-    digits = text.removeprefix("-")
-    if digits.isascii() and digits.isdigit() and len(digits) <= 18 and least <= int(text) <= most:
-        return int(text)
-    raise BadValue(text, expected=f"{name} from {least} to {most}", remedy="Check the query")
 
 
 async def _submit(operations: Operations, request: Request) -> Any:
@@ -70,8 +62,8 @@ async def _jobs(operations: Operations, request: Request) -> Any:
         state=state,
         name=query.get("name", ""),
         user=query.get("user", ""),
-        limit=_number(request, "limit", default=100, most=JOBS_MAX),
-        before_ms=_number(request, "before_ms", default=0, most=10**15),
+        limit=number(request, "limit", default=100, most=JOBS_MAX),
+        before_ms=number(request, "before_ms", default=0, most=10**15),
     )
 
 
@@ -80,7 +72,7 @@ async def _job(operations: Operations, request: Request) -> Any:
 
 
 async def _wait(operations: Operations, request: Request) -> Any:
-    timeout_ms = _number(request, "timeout_ms", default=WAIT_MS_MAX, most=WAIT_MS_MAX)
+    timeout_ms = number(request, "timeout_ms", default=WAIT_MS_MAX, most=WAIT_MS_MAX)
     return await operations.wait(request.path_params["job"], timeout_ms=timeout_ms)
 
 
@@ -110,16 +102,16 @@ async def _logs(operations: Operations, request: Request) -> Any:
     parts = operations.logs(
         request.path_params["job"],
         stream=stream,
-        index=_number(request, "index", default=-1, most=10**9, least=-1),
+        index=index(request),
         follow=request.query_params.get("follow", "") in ("1", "true"),
-        offset=_number(request, "offset", default=0, most=10**15),
+        offset=number(request, "offset", default=0, most=10**15),
     )
     return StreamingResponse(await _begun(parts), media_type="application/octet-stream")
 
 
 async def _events(operations: Operations, request: Request) -> Any:
     events = operations.events(
-        after=_number(request, "after", default=-1, most=10**15, least=-1),
+        after=number(request, "after", default=-1, most=10**15, least=-1),
         follow=request.query_params.get("follow", "") not in ("0", "false"),
     )
 
@@ -179,7 +171,7 @@ async def _cancel_booking(operations: Operations, request: Request) -> Any:
 
 
 async def _queue(operations: Operations, request: Request) -> Any:
-    return await operations.queue(limit=_number(request, "limit", default=100, most=JOBS_MAX))
+    return await operations.queue(limit=number(request, "limit", default=100, most=JOBS_MAX))
 
 
 async def _status(operations: Operations, _: Request) -> Any:
@@ -250,4 +242,6 @@ HANDLERS: dict[str, Handler] = {
     "metrics": _metrics,
     "openapi": _openapi,
     **MESH_HANDLERS,
+    **CACHE_HANDLERS,
+    **ACROSS_HANDLERS,
 }

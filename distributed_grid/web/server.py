@@ -38,7 +38,24 @@ def bound_socket(path: str) -> socket.socket:
 
 
 class _QuietServer(uvicorn.Server):
-    """Leaves signals to the composition root, whose they are."""
+    """Leaves signals to the composition root, whose they are; and sleeps while nobody asks.
+
+    uvicorn's own wakes ten times a second, for a date and limits that are not used here.
+    """
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._leaving = asyncio.Event()
+
+    def leave(self) -> None:
+        """End, in a moment."""
+        self.should_exit = True
+        self._leaving.set()
+
+    async def main_loop(self) -> None:
+        """Until told to leave."""
+        await self.on_tick(0)  # Sets the headers that every answer has.
+        await self._leaving.wait()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -68,7 +85,7 @@ async def serve(operations: Operations, listening: socket.socket) -> None:
     try:
         await asyncio.shield(serving)
     except asyncio.CancelledError:
-        server.should_exit = True
+        server.leave()
         await serving
         raise
 

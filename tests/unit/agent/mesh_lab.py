@@ -52,7 +52,7 @@ class Recording(MemoryStore):
         self.fails_on = ""
         self.error: Exception | None = None
 
-    async def commit(self, writes, *, is_urgent: bool = True) -> None:
+    async def commit(self, writes, *, within_s: float = 0) -> None:
         await self.gate.wait()
         is_meant = any(write.key == self.fails_on for write in writes)
         if is_meant and self.failures and self.error is not None:

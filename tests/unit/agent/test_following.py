@@ -6,12 +6,18 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from distributed_grid.agent.logs import read_output
+from distributed_grid.agent.logs import output_name, read_output
 from distributed_grid.edges.runner.output import Output
+from distributed_grid.errors import BadValue
+from distributed_grid.model.across import Epoch, Origin
+from distributed_grid.model.job import Array
 from distributed_grid.wire.cut_output import Span, head, marker_name, older_name, span_of
+from tests.node_world import a_job
 
+CHUNK = Origin(home="a", job="b", epoch=Epoch(), attempt="c", indices=(5, 7))
 HALF = 1_000
 LINE_BYTES = 20
 
@@ -288,3 +294,32 @@ async def test_of_an_index_the_last_try_is_kept_also_if_it_is_silent(tmp_path):
 
     assert await job.follow() == b""
     assert not list(tmp_path.glob("5.*"))
+
+
+@pytest.mark.parametrize(
+    ("spec", "index", "name"),
+    [
+        (a_job("plain"), -1, "stdout"),
+        (a_job("array", array=Array(start=0, stop=4)), 3, "3.stdout"),
+        (a_job("guest", origin=CHUNK), 7, "7.stdout"),
+        (a_job("guest", origin=msgspec.structs.replace(CHUNK, indices=())), -1, "stdout"),
+    ],
+)
+def test_the_output_of_an_index_has_a_file_of_its_own_also_in_a_chunk_of_another_node(
+    spec, index, name
+):
+    assert output_name(spec, "stdout", index) == name
+
+
+@pytest.mark.parametrize(
+    ("spec", "index", "says"),
+    [
+        (a_job("plain"), 3, "no index"),
+        (a_job("array", array=Array(start=0, stop=4)), 4, "an index of the array"),
+        (a_job("array", array=Array(start=0, stop=4)), -1, "an index of the array"),
+        (a_job("guest", origin=CHUNK), 6, "an index of the array"),
+    ],
+)
+def test_an_index_that_is_not_there_is_refused(spec, index, says):
+    with pytest.raises(BadValue, match=says):
+        output_name(spec, "stdout", index)

@@ -10,6 +10,7 @@ from distributed_grid.edges.runner.memory import MemoryRunner
 from distributed_grid.edges.store import StoreFull
 from distributed_grid.edges.store.memory import MemoryStore
 from distributed_grid.errors import NotFound
+from distributed_grid.kernel.jobs import Job
 from distributed_grid.kernel.launching import Paths
 from distributed_grid.kernel.ledger import Ledger
 from distributed_grid.kernel.node import Node
@@ -30,7 +31,7 @@ class Full(MemoryStore):
 
     is_full = False
 
-    async def commit(self, writes, *, is_urgent: bool = True) -> None:
+    async def commit(self, writes, *, within_s: float = 0) -> None:
         if self.is_full:
             raise StoreFull("memory")
         await super().commit(writes)
@@ -91,7 +92,7 @@ async def test_waiting_gives_up_when_its_time_is_over(tmp_path):
 
 
 async def test_a_full_store_refuses_new_jobs_and_recovers(tmp_path, monkeypatch):
-    monkeypatch.setattr("distributed_grid.agent.loop.RETRY_S", 0)
+    monkeypatch.setattr("distributed_grid.agent.carrying.RETRY_S", 0)
     monkeypatch.setattr("distributed_grid.agent.loop.TICK_S", 0)
     store = Full()
     async with running(made(store, MemoryRunner(), tmp_path)) as agent:
@@ -103,7 +104,7 @@ async def test_a_full_store_refuses_new_jobs_and_recovers(tmp_path, monkeypatch)
         store.is_full = False
         first = await agent.wait("first", timeout_ms=5_000)
         assert first.state == "cancelled"
-        while agent._trouble is not None:
+        while agent._hands.trouble is not None:
             await asyncio.sleep(0)
         await agent.submit((a_job("third", work=work("true")),))
         assert (await agent.wait("third", timeout_ms=5_000)).state == "succeeded"
@@ -179,6 +180,22 @@ async def test_the_status_and_the_metrics_tell_what_is_free(tmp_path):
 
         assert (status.cpu_milli_free, status.jobs_running) == (1_000, 1)
         assert b'grid_cpu_milli{kind="free"} 1000' in agent.metrics()
+
+
+def test_the_folders_of_a_guest_that_began_as_an_own_job_are_not_taken_for_forgotten():
+    from distributed_grid.agent.tidying import Remembered
+
+    paths = Paths(output_root="/o", scratch_root="/s")
+    node = Node(name="n", ledger=Ledger(FOUR_CORES), paths=paths, new_lease_id=lambda: "x")
+    for job in (
+        Job(spec=a_job("own"), submitted_ms=1),
+        Job(spec=a_job("guest"), submitted_ms=1, output_of="before"),
+    ):
+        node.coordinator.jobs[job.spec.id] = job
+    known = Remembered(node)
+
+    assert all(name in known for name in (a_job("own").id, a_job("guest").id, "before"))
+    assert "forgotten" not in known
 
 
 async def test_output_of_forgotten_jobs_is_removed(tmp_path):

@@ -2,14 +2,17 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
 from distributed_grid.edges.store import StoreFull
+from distributed_grid.edges.transport import LinkClosed
 from distributed_grid.edges.transport.memory import MemoryTransport
 from distributed_grid.errors import MeshRefused
 from distributed_grid.kernel.mesh.events import MeshReady
+from distributed_grid.kernel.mesh.rules import MeshRules
 from distributed_grid.model.membership import Contact
-from distributed_grid.wire.mesh import Hello, Refused, Remember, decode, encode
+from distributed_grid.wire.mesh import JOBS, Hello, Refused, Remember, decode, encode
 from distributed_grid.wire.mesh_api import MakeTicket
 from tests.unit.agent.mesh_lab import MeshLab, until
 
@@ -178,6 +181,61 @@ async def test_a_message_too_large_to_be_read_ends_the_link_and_not_the_agent():
         assert not alpha.running.done()
 
 
+# Jobs
+
+
+def hearing(agent) -> list[bytes]:
+    """What an agent hears on the job lane from now on."""
+    heard: list[bytes] = []
+    agent.side.on_job = lambda _peer, body: heard.append(body) is None
+    return heard
+
+
+async def test_thousands_of_words_about_jobs_in_one_step_all_arrive_on_the_same_link():
+    async with MeshLab() as lab:
+        alpha, beta = await lab.mesh_of("alpha", "beta")
+        link, heard = alpha.side.links.open[beta.id].link, hearing(beta)
+        words = [b"%d" % number for number in range(3_000)]
+
+        taken = [alpha.side.send_job(beta.id, word) for word in words]
+        alpha.side.links.send(beta.id, Remember(generation=70))
+
+        await until(lambda: beta.mesh.replica.generation > 70)
+        await until(lambda: len(heard) == len(words))
+        assert heard == words
+        assert set(taken) == {True}
+        assert not link.closed.is_set()
+
+
+async def test_words_about_jobs_for_which_there_is_no_room_are_lost_and_the_link_stays(monkeypatch):
+    monkeypatch.setattr("distributed_grid.agent.mesh_links.JOBS_BYTES_MAX", 1_000)
+    async with MeshLab() as lab:
+        alpha, beta = await lab.mesh_of("alpha", "beta")
+        link, heard = alpha.side.links.open[beta.id].link, hearing(beta)
+
+        taken = [alpha.side.send_job(beta.id, bytes(size)) for size in (2_000, 1, 500)]
+        assert taken == [True, False, False]
+        await until(lambda: len(heard) == 1)
+        assert alpha.side.send_job(beta.id, b"again")
+        await until(lambda: heard[1:] == [b"again"])
+        assert not link.closed.is_set()
+
+
+async def test_a_long_record_of_a_job_arrives_and_one_too_long_harms_nobody_else():
+    async with MeshLab() as lab:
+        alpha, beta = await lab.mesh_of("alpha", "beta")
+        link, heard = alpha.side.links.open[beta.id].link, hearing(beta)
+        too_long = link.limits.job_bytes + 1
+
+        for size in (1 << 20, too_long, 3):
+            alpha.side.send_job(beta.id, bytes(size))
+        await until(lambda: len(heard) == 2)
+
+        assert list(map(len, heard)) == [1 << 20, 3]
+        assert alpha.side.links.oversized == 1
+        assert not link.closed.is_set()
+
+
 # What is saved before what is sent
 
 
@@ -268,6 +326,80 @@ async def test_a_start_saves_its_generation_before_it_says_anything():
 
         first = next(kept for what, kept in beta.log if what == "saved")
         assert int.from_bytes(first["mesh.generation"], "big") == before + 1
+
+
+async def test_a_member_that_knows_no_jobs_is_told_nothing_of_them():
+    """Its version would take what comes on that lane for junk, and hang up."""
+    async with MeshLab() as lab:
+        alpha, beta = await lab.mesh_of("alpha", "beta", rules=MeshRules(jobs=0))
+        heard = []
+        for agent in (alpha, beta):
+            agent.side.on_job = lambda peer, body: not heard.append((peer, body))
+        alpha.side.links.open[beta.id].hello = msgspec.structs.replace(
+            alpha.side.links.open[beta.id].hello, jobs=JOBS
+        )
+        assert beta.side.send_job(alpha.id, b"not this")
+        assert alpha.side.send_job(beta.id, b"but this")
+        await until(lambda: heard)
+
+        assert heard == [(alpha.id, b"but this")]
+
+
+@pytest.mark.rows("S0-108")
+async def test_what_is_bulky_waits_on_a_lane_of_its_own():
+    async with MeshLab() as lab:
+        alpha, beta = await lab.mesh_of("alpha", "beta")
+        came, links = [], []
+        beta.side.on_bulk = lambda peer, body: not came.append((peer, len(body)))
+        alpha.side.on_link = lambda peer, is_up: links.append((peer, is_up))
+        assert await alpha.side.send_bulk(beta.id, bytes(1 << 19))
+        await until(lambda: came == [(alpha.id, 1 << 19)])
+
+        link = alpha.side.links.open[beta.id].link
+        gate, send = asyncio.Event(), link.send
+
+        async def slow(message, *, lane="control"):
+            if lane == "bulk":
+                await gate.wait()
+            await send(message, lane=lane)
+
+        link.send = slow
+        waiting = asyncio.ensure_future(alpha.side.send_bulk(beta.id, b"later"))
+        alpha.side.links.send(beta.id, Remember(generation=90))
+        await until(lambda: beta.mesh.replica.generation > 90)
+        assert not waiting.done()
+        gate.set()
+        assert await waiting
+
+        alpha.side.links.hang_up(beta.id, "idle")
+        assert not await alpha.side.send_bulk(beta.id, b"it is leaving")
+        await until(lambda: (beta.id, False) in links)
+        link.send = send
+        await until(lambda: (beta.id, True) in links)  # It was dialled, for the next time.
+        assert not await alpha.side.send_bulk("f" * 64, b"nobody")
+
+
+async def test_a_link_that_closes_under_something_bulky_is_told():
+    async with MeshLab() as lab:
+        alpha, beta = await lab.mesh_of("alpha", "beta")
+        link = alpha.side.links.open[beta.id].link
+
+        async def closed(message, *, lane="control"):
+            raise LinkClosed(beta.id, "gone")
+
+        link.send = closed
+        assert not await alpha.side.send_bulk(beta.id, b"x")
+
+
+async def test_junk_on_the_bulk_lane_closes_the_link():
+    async with MeshLab() as lab:
+        alpha, beta = await lab.mesh_of("alpha", "beta")
+        beta.side.on_bulk = lambda _peer, _body: False
+        link = alpha.side.links.open[beta.id].link
+        assert await alpha.side.send_bulk(beta.id, b"junk")
+        await until(link.closed.is_set)
+
+        assert link.why_closed == "malformed"
 
 
 async def test_heartbeats_may_wait_among_many_but_not_once_somebody_is_suspected():

@@ -30,6 +30,9 @@ mesh:
   deny: [192.168.7.0/24]
   verify_capabilities: false
   gossip_interval: 1s
+  battery_threshold: 35
+  thermal_limit_celsius: 70.5
+  prefer_ac_power: false
 """
     loaded = load(tmp_path, text)
 
@@ -46,8 +49,11 @@ mesh:
         deny=("192.168.7.0/24",),
         verify_capabilities=False,
         gossip_interval_ms=1_000,
+        battery_threshold_percent=35,
+        thermal_limit_centi=7_050,
+        prefer_ac_power=False,
     )
-    assert [loaded.origins[key].line for key in mesh_file.KEYS] == list(range(2, 14))
+    assert [loaded.origins[key].line for key in mesh_file.KEYS] == list(range(2, 17))
 
 
 def test_every_field_of_the_settings_has_a_key_and_a_variable():
@@ -254,19 +260,26 @@ def test_every_key_of_the_seeds_table_counts_or_says_what_it_waits_for(tmp_path)
         "ways of discovery beyond tickets and addresses"
     )
     assert waits["cluster_mesh.stun_servers"] == "relays among members and NAT traversal"
-    assert waits["cluster_mesh.battery_threshold"] == "jobs placed across the mesh"
     assert loaded.notes == ()
 
 
 @pytest.mark.rows("S2-127")
 def test_the_keys_of_the_seed_that_count_change_the_settings(tmp_path):
     text = SEED_2.replace("hybrid", "full").replace("= 50\n", "= 7\n").replace("5000", "800")
+    text = text.replace("= 20\n", "= 30\n").replace("= 85\n", "= 70\n")
+    text = text.replace("prefer_ac_power = true", "prefer_ac_power = false")
     loaded = load(tmp_path, text, name=TOML)
 
     assert loaded.settings.mesh == MeshSettings(
-        topology="full", max_connections_per_node=7, connection_timeout_ms=800
+        topology="full",
+        max_connections_per_node=7,
+        connection_timeout_ms=800,
+        battery_threshold_percent=30,
+        thermal_limit_centi=7_000,
+        prefer_ac_power=False,
     )
-    assert [loaded.origins[key].line for key in mesh_file.SAME.values()] == [8, 9, 10]
+    lines = [loaded.origins[key].line for key in mesh_file.SAME.values()]
+    assert lines == [8, 9, 10, 18, 19, 20]
 
 
 @pytest.mark.parametrize("word", ["star", "Hierarchical"])

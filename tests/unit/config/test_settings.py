@@ -175,7 +175,7 @@ def test_the_section_of_seed_3_is_read_and_says_what_the_defaults_say(tmp_path):
 
 
 @pytest.mark.rows("S2-127")
-def test_of_the_table_of_seed_2_three_keys_count_and_nine_are_kept(tmp_path):
+def test_of_the_table_of_seed_2_six_keys_count_and_six_are_kept(tmp_path):
     loaded = load(tmp_path, SEED_2, name="cluster_config.toml")
     kept = later(loaded)
 
@@ -185,8 +185,11 @@ def test_of_the_table_of_seed_2_three_keys_count_and_nine_are_kept(tmp_path):
         "mesh.topology",
         "mesh.max_connections_per_node",
         "mesh.connection_timeout",
+        "mesh.battery_threshold",
+        "mesh.thermal_limit_celsius",
+        "mesh.prefer_ac_power",
     }
-    assert len(kept) == 9
+    assert len(kept) == 6
     assert kept["cluster_mesh.discovery_methods"] == ["mdns", "broadcast", "registry"]
     assert [entry.origin.line for entry in loaded.later if entry.key.endswith("hops")] == [15]
 
@@ -393,6 +396,7 @@ def test_every_commented_line_of_the_sample_is_good_too_and_tells_the_default(tm
     changed = {key for key, origin in loaded.origins.items() if origin.source == "file"}
     assert changed == set(USED) - {"data_dir"}
     examples = {"node.name", "data_dir", "node.labels", "node.resources", "pretend"}
+    examples |= {"node.watts_idle", "node.watts_max"}
     examples |= {
         f"resource_sharing.{key}"
         for key in ("hours", "days", "quiet", "suspended_max", "allocation_timeout_minutes")

@@ -1,0 +1,157 @@
+"""What a job leaves behind comes home from the node that ran it, before its end counts.
+
+Lives here: between a report and the kernel. Never here: writing among files of people
+(`edges.artifacts`), what the end means (`kernel`).
+Invariant: whoever waits for a job finds its outputs in place when it has ended; what was left as it
+was is told in the story. A report whose outputs cannot be had yet is not heard yet: its owner says
+it again. So with the state that it saved, for some tries: without it, it can still begin anew.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from distributed_grid.agent.fetching import Fetching
+from distributed_grid.agent.housing import in_words
+from distributed_grid.agent.setting_out import nothing
+from distributed_grid.agent.shipping_in import NotFetched
+from distributed_grid.edges.artifacts import ArtifactError, Brought, Files
+from distributed_grid.kernel.jobs import Job
+from distributed_grid.kernel.node import Node, NodeEvent, Noted
+from distributed_grid.kernel.resuming import WHAT
+from distributed_grid.model.artifact import ManifestId, is_id
+from distributed_grid.model.ids import JobId, NodeId
+from distributed_grid.wire.across import Begun, Report
+
+REMEMBERED_MAX: Final = 10_000  # Attempts whose outputs are in place.
+NS_OF_MS: Final = 1_000_000
+STATE_TRIES: Final = 5  # Its owner says it again each second, and is given up when it is dead.
+
+
+class Bringing:
+    """What jobs of this node left behind elsewhere."""
+
+    def __init__(
+        self,
+        node: Node,
+        files: Files,
+        fetching: Fetching,
+        *,
+        clock_ms: Callable[[], int],
+    ) -> None:
+        self._node, self._files, self._fetching = node, files, fetching
+        self._clock_ms = clock_ms
+        self.step: Callable[[NodeEvent], Awaitable[None]] = nothing
+        self.coming: dict[JobId, ManifestId] = {}  # What is being fetched, for people who look.
+        self._under_way: set[str] = set()
+        self._tried: dict[str, int] = {}  # By lease: how often its state could not be had.
+        self._done: dict[str, None] = {}
+
+    def wants(self, report: Report) -> bool:
+        """Whether something is to be brought before this is heard."""
+        is_any = bool(_outputs(report) or _states(report))
+        return is_any and report.lease not in self._done
+
+    def back(self, report: Report) -> Begun | None:
+        """What to hear first of one that was given up and has ended: that it was not lost.
+
+        Else another one would begin while its outputs come; one that runs already goes on.
+        """
+        job = self._node.coordinator.jobs.get(report.job)
+        if job is None or any(one.state == "running" for one in job.live_attempts):
+            return None
+        if not any(one.lease == report.lease and one.state == "lost" for one in job.attempts):
+            return None
+        at_ms = report.ends[0].started_ms
+        return Begun(job=report.job, lease=report.lease, pid=0, at_ms=at_ms, resumed=report.resumed)
+
+    async def brought(self, peer: NodeId, report: Report) -> bool:
+        """Bring what a report names; whether it can be heard now."""
+        job = self._node.coordinator.jobs.get(report.job)
+        if job is None or job.spec.work is None or report.lease in self._done:
+            return True
+        if report.lease in self._under_way:
+            return False  # It is said again until it was heard.
+        self._under_way.add(report.lease)
+        try:
+            for manifest in _states(report):
+                await self._bring_state(peer, ManifestId(manifest), job, report.lease)
+            for manifest in _outputs(report):
+                self.coming[job.spec.id] = ManifestId(manifest)
+                told = await self._bring(peer, ManifestId(manifest), job, report)
+                await self._note(job, "outputs", told)
+        except NotFetched:
+            return False  # The next time, or never if that node is dead: then it runs again.
+        finally:
+            self._under_way.discard(report.lease)
+            self.coming.pop(job.spec.id, None)
+        self._tried.pop(report.lease, None)
+        self._done[report.lease] = None
+        while len(self._done) > REMEMBERED_MAX:
+            del self._done[next(iter(self._done))]
+        return True
+
+    async def _note(self, job: Job, what: str, told: str) -> None:
+        if told:
+            now_ms = self._clock_ms()
+            await self.step(Noted(now_ms=now_ms, job=job.spec.id, what=what, detail=told))
+
+    async def _bring_state(self, peer: NodeId, manifest: ManifestId, job: Job, lease: str) -> None:
+        """Keep what an attempt saved, for the next one; its node may be on its way out."""
+        owner = f"bringing:{lease}"
+        try:
+            await self._fetching.have_from(peer, manifest, owner=owner)
+        except (NotFetched, ArtifactError) as error:
+            tried = self._tried.get(lease, 0) + 1
+            if isinstance(error, NotFetched) and tried < STATE_TRIES:
+                self._tried[lease] = tried
+                raise
+            await self._note(job, WHAT, f"not brought here: {error.message}")
+        finally:
+            self._fetching.let_go(manifest, owner=owner)  # `pinning` keeps it from now on.
+
+    async def _bring(self, peer: NodeId, manifest: ManifestId, job: Job, report: Report) -> str:
+        work = job.spec.work
+        assert work is not None, "asked before"
+        end = report.ends[-1]
+        is_retried = job.progress is None and job.failures < job.spec.retries
+        if end.code and is_retried and not job.is_stopping:
+            return ""  # It is tried again: what counts is what that leaves behind.
+        owner = f"bringing:{report.lease}"
+        try:
+            if work.is_abroad:  # Its directory is elsewhere: they stay as long as this agent.
+                await self._fetching.have_from(peer, manifest, owner=f"kept:{job.spec.id}")
+                here = self._node.coordinator.node
+                return f"kept on {here}, not in {work.cwd} of where it was submitted: grid outputs"
+            await self._fetching.have_from(peer, manifest, owner=owner)
+            brought = await asyncio.to_thread(
+                self._files.bring,
+                manifest,
+                work.cwd,
+                globs=job.spec.outputs,
+                since_ns=(job.submitted_ms + 1) * NS_OF_MS - 1,
+                overwrite=job.spec.overwrite,
+            )
+        except ArtifactError as error:
+            return f"not brought back: {error.message}"
+        finally:
+            self._fetching.let_go(manifest, owner=owner)
+        return _in_words(brought)
+
+
+def _outputs(report: Report) -> list[str]:
+    return [end.outputs for end in report.ends if is_id(end.outputs)]
+
+
+def _states(report: Report) -> list[str]:
+    return [end.saved for end in report.ends if is_id(end.saved)]
+
+
+def _in_words(brought: Brought) -> str:
+    count = len(brought.written)
+    told = [f"{count} {'file' if count == 1 else 'files'} written"] if count else []
+    if brought.unchanged:
+        told.append(f"{len(brought.unchanged)} as before")
+    if brought.conflicts:
+        told.append(f"left as here: {in_words(brought.conflicts)}")
+    return ", ".join(told)

@@ -1,0 +1,166 @@
+"""The operations of `AcrossOperations`, for jobs and nodes wherever they are.
+
+Lives here: which node is asked. Never here: what it does (its own agent).
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
+
+from distributed_grid.agent import Operations
+from distributed_grid.agent.finding import Known
+from distributed_grid.agent.remote import Remote, find_node
+from distributed_grid.model.ids import NodeId
+from distributed_grid.wire.across_api import (
+    BringOutputs,
+    DrainView,
+    MeshSnapshot,
+    OutputPlace,
+    Outputs,
+    OutputsBrought,
+    Pack,
+    Packed,
+    Safety,
+    SharingEverywhere,
+)
+from distributed_grid.wire.api import JobView, NodeStatus
+from distributed_grid.wire.sharing import Queue, SharingStatus
+
+SLICE_MS: Final = 30_000  # Of one question that waits; whoever waits longer asks again.
+
+
+class Jobs(Protocol):
+    """What is needed of `Elsewhere`."""
+
+    def is_here(self, word: str) -> bool:
+        """Whether there is nobody else to ask, or no need to."""
+        ...
+
+    async def locate(self, word: str) -> Known:
+        """Who knows a job best."""
+        ...
+
+    async def decided(
+        self, word: str, operation: str, own: Callable[[str], Awaitable[JobView]]
+    ) -> JobView:
+        """Somebody's word about a job, where it counts."""
+        ...
+
+    async def place(self, word: str, *, index: int) -> OutputPlace:
+        """Where its output is."""
+        ...
+
+
+class AcrossElsewhere:
+    """`AcrossOperations` over a whole mesh, around those of its own agent."""
+
+    def __init__(self, own: Operations, remote: Remote, jobs: Jobs) -> None:
+        self._own, self._remote, self._jobs = own, remote, jobs
+        self._around = remote.around
+
+    async def requeue(self, word: str) -> JobView:
+        """Run a job that is untracked."""
+        if self._jobs.is_here(word):
+            return await self._own.across.requeue(word)
+        return await self._jobs.decided(word, "requeue", self._own.across.requeue)
+
+    async def force(self, word: str) -> JobView:
+        """Go on with an at-most-once job."""
+        if self._jobs.is_here(word):
+            return await self._own.across.force(word)
+        return await self._jobs.decided(word, "force", self._own.across.force)
+
+    async def output(self, word: str, *, index: int) -> OutputPlace:
+        """Where the output of a job is."""
+        if self._jobs.is_here(word):
+            return await self._own.across.output(word, index=index)
+        return await self._jobs.place(word, index=index)
+
+    async def outputs(self, word: str) -> Outputs:
+        """The files a job left behind, and who has them."""
+        if self._jobs.is_here(word):
+            return await self._own.across.outputs(word)
+        known = await self._jobs.locate(word)
+        job = f"id:{known.view.id}"
+        if known.node == self._around.me:
+            return await self._own.across.outputs(job)
+        return await self._remote.ask(known.node, "outputs", Outputs, {"job": job})
+
+    async def bring_outputs(self, word: str, wanted: BringOutputs) -> OutputsBrought:
+        """Put them into a directory of this machine."""
+        return await self.hand_out(await self.outputs(word), wanted)
+
+    async def hand_out(self, found: Outputs, wanted: BringOutputs) -> OutputsBrought:
+        """The same, of what some node has."""
+        return await self._own.across.hand_out(found, wanted)
+
+    async def safe(self, word: str, *, timeout_ms: int) -> Safety:
+        """Once the job is on a second machine."""
+        if self._jobs.is_here(word):
+            return await self._own.across.safe(word, timeout_ms=timeout_ms)
+        known = await self._jobs.locate(word)
+        job, wait_ms = f"id:{known.view.id}", min(timeout_ms, SLICE_MS)
+        if known.node == self._around.me:
+            return await self._own.across.safe(job, timeout_ms=wait_ms)
+        words = {"job": job, "timeout_ms": str(wait_ms)}
+        return await self._remote.ask(known.node, "safe", Safety, words, wait_ms=wait_ms)
+
+    async def drain(self, node: str, *, timeout_ms: int, now: bool = False) -> DrainView:
+        """Give a node's work away."""
+        found, wait_ms = self._other(node), min(timeout_ms, SLICE_MS)
+        if found is None:
+            return await self._own.across.drain(node, timeout_ms=wait_ms, now=now)
+        words = {"node": found, "timeout_ms": str(wait_ms), **({"now": "1"} if now else {})}
+        return await self._remote.ask(found, "drain", DrainView, words, wait_ms=wait_ms)
+
+    async def undrain(self, node: str) -> DrainView:
+        """Let a node take work again."""
+        found = self._other(node)
+        if found is None:
+            return await self._own.across.undrain(node)
+        return await self._remote.ask(found, "undrain", DrainView, {"node": found})
+
+    async def snapshot(self) -> MeshSnapshot:
+        """The nodes as placement sees them from here."""
+        return await self._own.across.snapshot()
+
+    async def pack(self, wanted: Pack) -> Packed:
+        """Take files of this machine."""
+        return await self._own.across.pack(wanted)
+
+    async def status_of(self, node: str) -> NodeStatus:
+        """A node."""
+        found = self._other(node)
+        if found is None:
+            return await self._own.across.status_of(node)
+        return await self._remote.ask(found, "status", NodeStatus)
+
+    async def sharing_of(self, node: str) -> SharingStatus:
+        """What a node offers."""
+        found = self._other(node)
+        if found is None:
+            return await self._own.across.sharing_of(node)
+        return await self._remote.ask(found, "sharing", SharingStatus)
+
+    async def sharing_everywhere(self) -> SharingEverywhere:
+        """What every node offers, in a bounded time."""
+        own = await self._own.across.sharing_everywhere()
+        live = self._around.live
+        if not live:
+            return own
+        heard = await self._remote.ask_all(live, "sharing", SharingStatus, lambda _: {})
+        others = sorted((said for _, said in heard.answers), key=lambda said: said.node)
+        return SharingEverywhere(nodes=(*own.nodes, *others), missing=heard.missing)
+
+    async def queue_of(self, node: str, *, limit: int) -> Queue:
+        """The jobs that wait on a node."""
+        found = self._other(node)
+        if found is None:
+            return await self._own.across.queue_of(node, limit=limit)
+        return await self._remote.ask(found, "queue", Queue, {"limit": str(limit)})
+
+    def _other(self, word: str) -> NodeId | None:
+        """The node that is meant; None: this one, or there is no other."""
+        if not self._around.live:
+            return None
+        found = find_node(word, self._around)
+        return None if found == self._around.me else found

@@ -1,0 +1,214 @@
+"""What of the cache is needed: the files of jobs that are not over, here or at another home.
+
+Lives here: which manifests are pinned for whom, and copies of inputs on a second machine. Never
+here: making room (`edges.artifacts`).
+Invariant: pins follow what is known of jobs, also after a start; nothing stays pinned for a job
+that has ended.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from distributed_grid.agent.housing import outputs_of
+from distributed_grid.agent.pace import Rest
+from distributed_grid.agent.setting_out import SettingOut, manifests_of, pin_of
+from distributed_grid.agent.shipping import Shipping
+from distributed_grid.kernel.across.record import JobRecord
+from distributed_grid.kernel.across.record_bytes import spec_of
+from distributed_grid.kernel.across.record_parts import note_of, standing_of
+from distributed_grid.kernel.jobs import SAVED_KEPT, Job
+from distributed_grid.kernel.node import Node
+from distributed_grid.kernel.resuming import saved_by
+from distributed_grid.model.artifact import ManifestId, is_id
+from distributed_grid.model.ids import JobId, NodeId
+from distributed_grid.model.job import Shipment
+from distributed_grid.wire.mesh import JUNK
+
+LOOK_S: Final = 5.0  # What came stays for five minutes anyway, and what is over can wait.
+SMALL_BYTES: Final = 8 << 20  # Such inputs are copied before a submission is acknowledged,
+SMALL_S: Final = 1.0  # if that takes no longer.
+SAVED: Final = b"saved"  # In the bytes of a note: the name of a field.
+
+Pin = tuple[ManifestId, str]
+
+
+class Pinning:
+    """What this node keeps, and what others are to keep of it."""
+
+    def __init__(
+        self,
+        node: Node,
+        shipping: Shipping,
+        setting_out: SettingOut,
+        *,
+        reach: Callable[[NodeId], None],
+    ) -> None:
+        self._node, self._shipping, self._setting_out = node, shipping, setting_out
+        self._reach = reach
+        self._pinned: set[Pin] = set()
+        self.rest: Rest = asyncio.sleep  # Between two looks.
+        self._held: dict[JobId, tuple[JobRecord, tuple[ManifestId, ...]]] = {}
+
+    async def run(self) -> None:
+        """For ever."""
+        while True:
+            await self.look()
+            await self.rest(LOOK_S)
+
+    async def look(self) -> None:
+        """Pin what is needed, let go what is not, copy what is on this machine only."""
+        wanted = set(self._wanted())
+        self._pinned |= self._setting_out.pinned
+        self._setting_out.pinned.clear()
+        if wanted != self._pinned:
+            self._pinned = await asyncio.to_thread(self._repin, self._pinned, wanted)
+        jobs = self._node.coordinator.jobs
+        for job_id in [one for one in self._setting_out.bare if is_over(jobs.get(one))]:
+            self._setting_out.forget(job_id)
+        for job in list(jobs.values()):
+            if job.is_guest or job.has_ended:
+                continue
+            if job.spec.ship is not None and not self._is_under_way(job.spec.ship.manifest):
+                await self.copy(job)
+            await self._copy_state(job)
+
+    def _repin(self, before: set[Pin], wanted: set[Pin]) -> set[Pin]:
+        chunks = self._shipping.chunks
+        for manifest, owner in before - wanted:
+            chunks.unpin(manifest, owner)
+        return {one for one in wanted if chunks.pin(*one)}
+
+    def _wanted(self) -> Iterator[Pin]:
+        for job in self._node.coordinator.jobs.values():
+            if job.is_guest:
+                if job.is_untold:  # Its home may still want them.
+                    for end in job.ends:
+                        for name in filter(is_id, (end.outputs, end.saved)):
+                            yield ManifestId(name), outputs_of(job.spec.id)
+            elif not job.has_ended:
+                for manifest in (*manifests_of(job.spec), *_states(job)):
+                    yield manifest, pin_of(job.spec.id)
+        yield from self._of_others()
+
+    def _of_others(self) -> Iterator[Pin]:
+        """The files of jobs whose records are held here: this node may have to look after them."""
+        across = self._node.across
+        kept = across.guarding.shelf.unfinished if across is not None else {}
+        for gone in [job for job in self._held if job not in kept]:
+            del self._held[gone]
+        for job, one in kept.items():
+            known = self._held.get(job)
+            if known is None or known[0] is not one.record:
+                known = self._held[job] = (one.record, _named(one.record))
+            for manifest in known[1]:
+                yield manifest, pin_of(job)
+
+    # Copies
+
+    async def copy(self, job: Job, packed: Shipment | None = None) -> None:
+        """See to it that a second machine has the files of a job; those that were packed for it."""
+        ship = job.spec.ship or packed
+        guardian = self._guardian(job, ship) if ship is not None else None
+        if ship is None or guardian is None:
+            return
+        if self._shipping.is_safe(ManifestId(ship.manifest), guardian):
+            return
+        self._reach(guardian)
+        for manifest in {ManifestId(ship.manifest), *manifests_of(job.spec)}:
+            await self._shipping.ship(guardian, manifest)
+
+    async def _copy_state(self, job: Job) -> None:
+        """The same for the last state that it saved, while that is here."""
+        for manifest in _states(job)[:1]:
+            state = Shipment(manifest=manifest, size_bytes=0, files=0)
+            guardian = self._guardian(job, state)
+            if guardian is None or self._is_under_way(manifest) or self.is_copied(job, state):
+                continue
+            if (manifest, pin_of(job.spec.id)) in self._pinned:
+                self._reach(guardian)
+                await self._shipping.ship(guardian, manifest)
+
+    async def copied(self, jobs: list[Job]) -> int:
+        """Copy the files of new jobs, if they are small; how much is left for `look`.
+
+        Large ones come after those who need them to begin: a copy is synced, and takes longer.
+        """
+        small = [job for job in jobs if job.spec.ship and job.spec.ship.size_bytes <= SMALL_BYTES]
+        for job in small:
+            await self.copy(job)
+        waiting = [
+            asyncio.ensure_future(shipment.over.wait())
+            for job in small
+            if (guardian := self._guardian(job, job.spec.ship))
+            for manifest in manifests_of(job.spec)
+            if (shipment := self._shipping.shipment(ManifestId(manifest), guardian))
+        ]
+        if waiting:
+            _, late = await asyncio.wait(waiting, timeout=SMALL_S)
+            for one in late:
+                one.cancel()
+        return sum(self.bytes_left(job) for job in jobs)
+
+    def _is_under_way(self, manifest: str) -> bool:
+        return any(one.manifest == manifest for one in self._shipping.progress())
+
+    def is_copied(self, job: Job, ship: Shipment) -> bool:
+        """Whether one that keeps its record keeps these files of it."""
+        name = ManifestId(ship.manifest)
+        return any(self._shipping.is_safe(name, one) for one in job.guardians)
+
+    def bytes_left(self, job: Job) -> int:
+        """How much of its files is on this machine only."""
+        ship = job.spec.ship
+        if ship is None or job.is_guest or not job.guardians:
+            return 0
+        manifest = ManifestId(ship.manifest)
+        if self.is_copied(job, ship):
+            return 0
+        under_way = [self._shipping.shipment(manifest, one) for one in job.guardians]
+        left = [one.progress().bytes_left for one in under_way if one and not one.over.is_set()]
+        return max(1, min(left, default=ship.size_bytes))
+
+    def _guardian(self, job: Job, ship: Shipment | None) -> NodeId | None:
+        """The first that is to have a copy and is there; one that refused is passed over.
+
+        Where it runs it has its files anyway: another one keeps them, should both machines be lost.
+        """
+        willing = [node for node in job.guardians if self._is_willing(node, ship)]
+        hosts = {attempt.host for attempt in job.live_attempts}
+        return next((node for node in willing if node not in hosts), next(iter(willing), None))
+
+    def _is_willing(self, node: NodeId, ship: Shipment | None) -> bool:
+        across = self._node.across
+        peer = across.peers.get(node) if across is not None else None
+        shipment = self._shipping.shipment(ManifestId(ship.manifest), node) if ship else None
+        is_refused = shipment is not None and shipment.state == "refused"
+        return peer is not None and peer.is_alive and not is_refused
+
+
+def is_over(job: Job | None) -> bool:
+    """Whether nobody needs its files any more."""
+    return job is None or job.has_ended
+
+
+def _states(job: Job) -> tuple[ManifestId, ...]:
+    """What it may go on from, the newest first."""
+    return tuple(ManifestId(one.manifest) for one in saved_by(job) if is_id(one.manifest))
+
+
+def _states_in(record: JobRecord) -> tuple[ManifestId, ...]:
+    """The same of a job that another node looks after; of most notes nothing is read."""
+    notes = [note_of(body) for body in record.attempts.values() if SAVED in body]
+    kept = sorted((one.epoch, one.number, one.saved) for one in notes if is_id(one.saved))
+    return tuple(ManifestId(saved) for _, _, saved in kept[-SAVED_KEPT:])
+
+
+def _named(record: JobRecord) -> tuple[ManifestId, ...]:
+    try:
+        named = manifests_of(spec_of(record)) if record.spec else ()
+        ship = standing_of(record.standing).ship
+        shipped = () if ship is None else (ManifestId(ship.manifest),)
+        return tuple({*named, *shipped, *_states_in(record)})
+    except JUNK:
+        return ()  # Of a newer version: whoever understands it keeps its files.
