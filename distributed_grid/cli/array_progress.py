@@ -25,6 +25,7 @@ def watch(agent: Caller, spec: JobSpec, interrupts: Interrupts, *, stream: bool)
     # What may be tried again is shown in the end, its last try, as `grid logs` does.
     is_live = stream and not spec.retries
     has_bar = sys.stderr.isatty() and not is_live
+    agent.meanwhile = None if has_bar else agent.meanwhile  # The bar tells it, too.
     while True:
         try:
             if is_live:
@@ -52,6 +53,8 @@ def _bar(agent: Caller, spec: JobSpec) -> JobView:
                 done = array.succeeded + array.failed + array.cancelled
                 failed = f", {array.failed} failed" if array.failed else ""
                 words = f"{spec.name}: {array.running} running{failed}"
+                if view.transits and not array.running:
+                    words = f"{spec.name}: {view.transits[0]}"
                 bar.update(task, completed=done, description=words)
             if view.state in ENDED:
                 return view

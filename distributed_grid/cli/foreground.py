@@ -11,7 +11,7 @@ from typing import Final
 
 from distributed_grid.cli import outcome
 from distributed_grid.cli.interrupts import Interrupts
-from distributed_grid.cli.tell import lose, tell
+from distributed_grid.cli.tell import lose, poured, tell, wipe
 from distributed_grid.client import calls
 from distributed_grid.client.blocking import Caller, Line, Woken
 from distributed_grid.client.streams import Output
@@ -48,7 +48,9 @@ def watch(agent: Caller, job: JobId, name: str, interrupts: Interrupts) -> JobVi
     while True:
         try:
             _copy(agent, outputs, interrupts)
-            return agent.run(calls.wait(f"id:{job}"))
+            view = agent.run(calls.wait(f"id:{job}"))
+            wipe()
+            return view  # noqa: TRY300  (the loop is about signals)
         except Woken:
             leave_or_go_on(agent, job, name, interrupts)
         except Unwritable as unwritable:
@@ -59,7 +61,9 @@ def wait(agent: Caller, job: JobId, name: str, interrupts: Interrupts) -> JobVie
     """Wait without output until a job has ended."""
     while True:
         try:
-            return agent.run(calls.wait(f"id:{job}"))
+            view = agent.run(calls.wait(f"id:{job}"))
+            wipe()
+            return view  # noqa: TRY300  (the loop is about signals)
         except Woken:
             leave_or_go_on(agent, job, name, interrupts)
 
@@ -92,7 +96,7 @@ def cancel(agent: Caller, job: JobId, name: str, *, is_told: bool = True) -> Non
     try:
         view = agent.run(calls.cancel(f"id:{job}"))
         if is_told and view.state not in ("succeeded", "failed"):  # Else it was faster than we.
-            tell(f"grid: job {name} ({job[:12]}) cancelled")
+            tell(f"grid: {outcome.too_late(view) or f'job {name} ({job[:12]}) cancelled'}")
     except GridError as error:
         tell(f"grid: {error}")
     except Woken:  # One more signal: who is in such a hurry does not wait for the agent.
@@ -136,9 +140,12 @@ def _copy(agent: Caller, outputs: dict[int, Output], interrupts: Interrupts) -> 
             tap.open()
         while taps:
             watched: list[_Tap | Interrupts] = [*taps, interrupts]
-            ready, _, _ = select.select(watched, [], [])
+            due_s = agent.meanwhile.due_s() if agent.meanwhile is not None else None
+            ready, _, _ = select.select(watched, [], [], due_s)
             if interrupts in ready:
                 raise Woken
+            if not ready and agent.meanwhile is not None:
+                agent.meanwhile.look()
             for tap in [tap for tap in taps if tap in ready]:
                 if not tap.pour(interrupts):
                     tap.close()
@@ -150,9 +157,11 @@ def _copy(agent: Caller, outputs: dict[int, Output], interrupts: Interrupts) -> 
 
 def pour(target: int, data: bytes, interrupts: Interrupts) -> None:
     """Write a job's bytes to our stdout or stderr; a stderr that takes none costs only these."""
+    wipe()
     try:
         with interrupts.writing():
             write_all(target, data)
+            poured(data)
     except OSError as error:
         if target == STDERR and not os.path.sameopenfile(STDOUT, STDERR):
             lose(STDERR)

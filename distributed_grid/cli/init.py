@@ -25,6 +25,12 @@ node:
   #   tpu: 4
   #   "licence:matlab": 2
 
+  # What an hour of this machine costs, and what it draws, in watts: for the policies CostOptimized
+  # and PowerAware.
+  # price_per_hour: 0
+  # watts_idle: 60
+  # watts_max: 350
+
 jobs:
   # Kept of each output stream of a job; the newest stays.
   # log_bytes: 64MiB
@@ -132,6 +138,11 @@ mesh:
   # verify_capabilities: true
   # Between two rounds of telling the neighbours what is new.
   # gossip_interval: 200ms
+  # On battery below this level, and above this temperature, your own work runs elsewhere if it can.
+  # battery_threshold: 20
+  # thermal_limit_celsius: 85
+  # Among machines that suit a job equally well, those on mains come first.
+  # prefer_ac_power: true
 """
 
 

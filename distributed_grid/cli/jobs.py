@@ -11,7 +11,8 @@ import click
 
 from distributed_grid.cli import text
 from distributed_grid.cli.agent import caller, data_dir_option, json_option, print_json
-from distributed_grid.client import calls, sharing_calls
+from distributed_grid.cli.nodes import node_names
+from distributed_grid.client import across_calls, calls, sharing_calls
 from distributed_grid.client.blocking import Caller
 from distributed_grid.model import duration, milli
 from distributed_grid.wire.api import JOBS_MAX, Jobs, JobView
@@ -33,18 +34,31 @@ _COLOURS: Final = {"running": "cyan", "succeeded": "green", "failed": "red", "lo
     "--limit", type=click.IntRange(1, JOBS_MAX), default=50, show_default=True, help="At most."
 )
 @click.option("--watch", is_flag=True, help="Show it again each second, until Ctrl-C.")
-@click.option("--queue", is_flag=True, help="Those that wait, in the order of service.")
+@click.option("--queue", is_flag=True, help="Those that wait here, in the order of service.")
+@click.option("--node", metavar="NODE", shell_complete=node_names, help="With --queue: there.")
 @json_option
 @data_dir_option
 def command(
-    *, watch: bool, queue: bool, as_json: bool, data_dir: str | None, **filters: Any
+    *,
+    watch: bool,
+    queue: bool,
+    node: str | None,
+    as_json: bool,
+    data_dir: str | None,
+    **filters: Any,
 ) -> None:
-    """List jobs, newest first."""
+    """List the jobs of all nodes, newest first."""
     if queue:
         _refuse_filters(watch=watch, **filters)
+        limit = filters["limit"]
+        asked = (
+            across_calls.queue_of(node, limit=limit) if node else sharing_calls.queue(limit=limit)
+        )
         with caller(data_dir) as agent:
-            _show_queue(agent.run(sharing_calls.queue(limit=filters["limit"])), as_json=as_json)
+            _show_queue(agent.run(asked), as_json=as_json)
         return
+    if node:
+        raise click.UsageError("--node goes with --queue: without it, all nodes are asked")
     wanted: dict[str, Any] = {key: value or "" for key, value in filters.items()}
     with caller(data_dir) as agent:
         if watch:
@@ -114,28 +128,38 @@ def _show(page: Jobs, *, as_json: bool) -> None:
     if as_json:
         print_json(page.jobs)
         return
-    if not page.jobs:
-        click.echo("grid: no jobs; start one with: grid run CMD", err=True)
-        return
-    from distributed_grid.cli import render
+    if page.jobs:
+        from distributed_grid.cli import render
 
-    render.out().print(_table(page))
+        render.out().print(_table(page))
+    else:
+        click.echo("grid: no jobs; start one with: grid run CMD", err=True)
     if page.more:
         click.echo("grid: there are more; see --limit and the filters", err=True)
+    if page.missing:
+        names = ", ".join(map(text.printable, page.missing))
+        click.echo(
+            f"grid: no answer from {names}: jobs that nobody else knows are left out", err=True
+        )
 
 
 def _table(page: Jobs) -> Any:
     from distributed_grid.cli import render
 
-    columns = ["id", "name", "state", "exit#", "cores#", "submitted", "ran#", "command"]
-    return render.table("", columns, [_row(job) for job in page.jobs])
+    columns = ["id", "name", "state", "exit#", "cores#", "submitted", "ran#", "node", "command"]
+    rows = [_row(job) for job in page.jobs]
+    is_alone = not any(job.home for job in page.jobs)
+    if is_alone and len({job.node for job in page.jobs if job.node}) <= 1:  # Nothing to tell.
+        at = columns.index("node")
+        columns, rows = [*columns[:at], *columns[at + 1 :]], [[*r[:at], *r[at + 1 :]] for r in rows]
+    return render.table("", columns, rows)
 
 
 def _row(job: JobView) -> list[Any]:
     from rich.text import Text
 
     colour = _COLOURS.get(job.state, "")
-    state = _progress(job) if job.array else job.state
+    state = _progress(job) if job.array else _moving(job) or job.state
     return [
         job.id[:12],
         job.name,
@@ -144,6 +168,7 @@ def _row(job: JobView) -> list[Any]:
         milli.text(job.cpu_milli),
         text.moment(job.submitted_ms),
         text.ran_for(job),
+        text.printable(job.node or ""),
         _command(job),
     ]
 
@@ -154,6 +179,15 @@ def _command(job: JobView) -> str:
     words = " ".join(job.argv)[: most + 1]
     plain = "".join(letter if letter.isprintable() else " " for letter in words)
     return plain if len(plain) <= most else f"{plain[: most - 1]}…"
+
+
+def _moving(job: JobView) -> str:
+    """What is done with its files, in a word or two: `receiving 17 %`."""
+    first = job.transits[0] if job.transits else None
+    if first is None or first.doing == "copying":  # That keeps nobody from running.
+        return ""
+    percent = f" {first.bytes_done * 100 // first.bytes_total} %" if first.bytes_total else ""
+    return f"{first.doing}{percent}"
 
 
 def _progress(job: JobView) -> str:

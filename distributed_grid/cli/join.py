@@ -1,6 +1,6 @@
 """`grid join`: become one of the machines of a mesh.
 
-Lives here: the command, and its line for `grid up --join`. Never here: where the text of a ticket
+Lives here: the command, and what `grid up --join` says too. Never here: where the text of a ticket
 comes from (`ticket_text`).
 """
 
@@ -29,7 +29,18 @@ def command(*, ticket: str | None, as_json: bool, data_dir: str | None) -> None:
     if as_json:
         print_json(joined)
     else:
-        click.echo(in_a_line(joined))
+        tell(joined)
+
+
+def tell(joined: Joined, *, is_data: bool = True) -> None:
+    """Say what became of it; to whoever has just let others in, what that means."""
+    click.echo(in_a_line(joined), err=not is_data)
+    if not joined.was_member and set(joined.roles) - {"guest"}:
+        click.echo(
+            "grid: its members may run jobs here now, as you;"
+            " with resource_sharing.enabled: false they may not",
+            err=True,
+        )
 
 
 def in_a_line(joined: Joined) -> str:

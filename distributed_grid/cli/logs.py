@@ -24,6 +24,7 @@ from distributed_grid.errors import BadValue
 @click.option("--follow", "-f", is_flag=True, help="Until the job has ended.")
 @click.option("--stderr", is_flag=True, help="What it wrote to stderr, instead of stdout.")
 @click.option("--index", type=click.IntRange(0, 10**9), metavar="N", help="Of an array.")
+@click.option("--rank", type=click.IntRange(0, 10**9), metavar="N", help="Of a gang; else rank 0.")
 @json_option
 @data_dir_option
 def command(
@@ -32,6 +33,7 @@ def command(
     follow: bool,
     stderr: bool,
     index: int | None,
+    rank: int | None,
     as_json: bool,
     data_dir: str | None,
 ) -> None:
@@ -44,6 +46,8 @@ def command(
     with caller(data_dir) as agent:
         if index is not None:
             word = _array_of(agent, word, index)
+        if rank is not None:
+            word, index = _gang_of(agent, word, rank), rank
         if not as_json:
             for data in agent.stream(Output(word, stream=stream, index=index, follow=follow)):
                 write_all(STDOUT, data)
@@ -64,6 +68,15 @@ def command(
             "text": written.decode(errors="replace"),
         }
     )
+
+
+def _gang_of(agent: Caller, word: str, rank: int) -> str:
+    """The job, if it is a gang at all; whether it has the rank, the agent says."""
+    job = agent.run(calls.job(word))
+    if job.gang == 1:
+        remedy = f"Leave --rank out: {job.name} is no gang"
+        raise BadValue(rank, expected="no rank", remedy=remedy)
+    return f"id:{job.id}"
 
 
 def _array_of(agent: Caller, word: str, index: int) -> str:

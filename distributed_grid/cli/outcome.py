@@ -38,6 +38,15 @@ def reason(job: JobView) -> str | None:
     return f"job {job.name} ({job.id[:12]}) {job.state}: {why}"
 
 
+def too_late(job: JobView) -> str | None:
+    """Of one that was to be cancelled: that only its outputs were under way, if so."""
+    is_one = job.array is None and job.gang == 1  # Else others of it may still run, and stop.
+    if job.state in ENDED or not is_one or not any(one.is_after_the_end for one in job.transits):
+        return None
+    ended = f"the process of job {job.name} ({job.id[:12]}) has already ended"
+    return f"{ended}, and its outputs still come home: grid wait {job.id}"
+
+
 def array_summary(job: JobView) -> str:
     """What became of an array, in a line."""
     assert job.array is not None

@@ -4,12 +4,14 @@ Lives here: flags, and the JSON and text of decisions. Never here: deciding (`ke
 reading files (`config`).
 """
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import click
 import msgspec
 
 from distributed_grid.cli import placement_text
+from distributed_grid.cli.agent import data_dir_option
 from distributed_grid.config.fleet import read_fleet
 from distributed_grid.config.jobs import read_jobs
 from distributed_grid.config.plugins import own_filters, own_policies
@@ -45,9 +47,8 @@ class Duration(click.ParamType[int]):
 
 
 @click.command("place")
-@click.option(
-    "--nodes", "nodes_file", required=True, metavar="FILE", help="JSON or YAML; - is stdin."
-)
+@click.option("--nodes", "nodes_file", metavar="FILE", help="JSON or YAML; - is stdin.")
+@click.option("--live", is_flag=True, help="On the nodes of this mesh, as they are now.")
 @click.option("--job", "job_file", required=True, metavar="FILE", help="One job or a list of them.")
 @click.option(
     "--policy",
@@ -86,11 +87,13 @@ class Duration(click.ParamType[int]):
 @click.option(
     "--json", "as_json", is_flag=True, help="Print JSON: an object, or a list for a list of jobs."
 )
+@data_dir_option
 @click.pass_context  # fmt: skip
 def command(
     ctx: click.Context,
     *,
-    nodes_file: str,
+    nodes_file: str | None,
+    live: bool,
     job_file: str,
     policy: str | None,
     rank: Any,
@@ -100,8 +103,12 @@ def command(
     fill: bool,
     me: str | None,
     as_json: bool,
+    data_dir: str | None,
 ) -> None:
-    """What would run where, and why not elsewhere.
+    """What would run where, and why not elsewhere: on nodes of a file, or with --live on the mesh.
+
+    Two nodes that print the same snapshot with --live come to the same answer, unless it is about
+    distances, which each measures for itself.
 
     Exits with 0 if every job was placed, 3 if nothing fits one of them, 2 on bad input.
     """
@@ -113,21 +120,18 @@ def command(
         last_known=last_known,
         filters=own_filters(),
     )
-    if nodes_file == job_file == "-":
-        raise BadInput(
-            "-",
-            path="$",
-            problem="is read once, not twice",
-            remedy="Put one of the two into a file",
-        )
-    nodes = read_fleet(nodes_file)
+    _refuse_stdin_twice(nodes_file, job_file)
+    seen = _seen(nodes_file, live=live, data_dir=data_dir)
+    nodes = list(seen.nodes)
+    if live and not as_json:
+        click.echo(f"snapshot {seen.hash[:16]} of {len(nodes)} nodes")
     jobs, is_list = read_jobs(job_file)
     held, monitor, documents = snapshot(nodes), SkewMonitor(), []
     for job in jobs:
         decision = place(job, held, rules)
         monitor.record(decision)
         _log(ctx.obj, decision, held)
-        document = as_document(decision, monitor)
+        document = as_document(decision, monitor) | ({"snapshot": seen.hash} if live else {})
         if me is not None:
             document["standing"] = decision.standing(_node_named(me, nodes))
         documents.append(document)
@@ -199,6 +203,35 @@ def _in_unit(value: Any, unit: int) -> Any:
     if not unit or value is None:
         return value
     return value // unit if value % unit == 0 else value / unit
+
+
+def _refuse_stdin_twice(nodes_file: str | None, job_file: str) -> None:
+    if nodes_file == job_file == "-":
+        raise BadInput(
+            "-",
+            path="$",
+            problem="is read once, not twice",
+            remedy="Put one of the two into a file",
+        )
+
+
+class _Seen(NamedTuple):
+    nodes: Sequence[NodeRecord]
+    hash: str = ""
+
+
+def _seen(file: str | None, *, live: bool, data_dir: str | None) -> _Seen:
+    """The nodes that the question is about."""
+    if live == (file is not None):
+        raise click.UsageError("Give either --nodes FILE or --live.")
+    if file is not None:
+        return _Seen(read_fleet(file))
+    from distributed_grid.cli.agent import caller
+    from distributed_grid.client import across_calls
+
+    with caller(data_dir) as agent:
+        found = agent.run(across_calls.snapshot())
+    return _Seen(found.nodes, found.hash)
 
 
 def _log(options: dict[str, str], decision: Decision, held: Snapshot) -> None:

@@ -11,6 +11,8 @@ import click
 from distributed_grid.cli import running
 from distributed_grid.cli.agent import data_dir_option, job_names, json_option
 from distributed_grid.cli.importance_options import importance_options, priority_option
+from distributed_grid.cli.placing_options import placing_options
+from distributed_grid.cli.placing_words import told_of
 
 
 @click.command("run", context_settings={"allow_interspersed_args": False})
@@ -53,15 +55,17 @@ from distributed_grid.cli.importance_options import importance_options, priority
 @click.option("--wait-for-capacity", is_flag=True, help="Accept more than there is, and wait.")
 @priority_option("--priority")
 @importance_options
+@placing_options
 @json_option
 @data_dir_option
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="CMD...")
 @click.pass_context  # fmt: skip
 def command(ctx: click.Context, /, **told: Any) -> None:
-    """Run a command as a job, here and now, with what it asks for.
+    """Run a command as a job, here or on another node, with what it asks for.
 
     Options end at the first word of the command. Its output is yours, and so is its exit code:
     124 after a timeout, 125 if Grid failed, refused, cancelled, lost or skipped it, or no agent
     answers; 126 and 127 if it could not be started, 128+n after a signal, 130 after Ctrl-C.
     """
-    ctx.exit(running.run(running.Told(**told)))
+    placing = told_of(told)
+    ctx.exit(running.run(running.Told(placing=placing, **told)))

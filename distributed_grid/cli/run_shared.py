@@ -17,7 +17,9 @@ from distributed_grid.cli.importance_options import (
     priority_option,
 )
 from distributed_grid.cli.interrupts import Interrupts
-from distributed_grid.cli.running import ended_as_json, lost_sight, refused, submit
+from distributed_grid.cli.placing_options import where_options
+from distributed_grid.cli.placing_words import placing_wishes, told_of
+from distributed_grid.cli.running import ended_as_json, lost_sight, refused, show_travelling, submit
 from distributed_grid.client import borrowing
 from distributed_grid.client.blocking import Caller, Woken
 from distributed_grid.client.specification import Wishes, specification
@@ -54,6 +56,7 @@ from distributed_grid.model.job import JobSpec
 @click.option("--job-id", "-j", metavar="NAME", help="What to call it; one of a name at a time.")
 @click.option("--config", "-c", metavar="FILE", help="Its nodes and execution settings.")
 @importance_options
+@where_options
 @json_option
 @data_dir_option
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="CMD...")
@@ -77,6 +80,7 @@ def _run(agent: Caller, interrupts: Interrupts, told: dict[str, Any]) -> int:
     wait_ms = borrowing.wait_ms_of(told["wait_time"])
     spec = specification(told["words"], _wishes(kind, told))
     wanted = borrowing.wanted_text(kind, told["amount"])
+    show_travelling(agent, spec)
     call = borrowing.submitted(spec, kind=kind, is_named=told["job_id"] is not None)
     try:
         submit(agent, call, spec, interrupts)
@@ -115,6 +119,7 @@ def _wishes(kind: str, told: dict[str, Any]) -> Wishes:
         **borrowing.loan(kind, told["amount"]),
         **borrowing.naming(told["job_id"]),
         **importance_of(told),
+        **placing_wishes(told_of(told)),
         "shared": True,
         "preferred_nodes": told["nodes"],
         "strict_nodes": told["strict_nodes"],

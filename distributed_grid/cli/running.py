@@ -7,21 +7,24 @@ Nothing heavy is imported before it is needed, click neither: a test asserts it.
 """
 
 import os
-from typing import Any
+import sys
+from typing import Any, TypeVar
 
 import msgspec
 
 from distributed_grid.cli import foreground, outcome
 from distributed_grid.cli.agent import caller, print_json
 from distributed_grid.cli.interrupts import Interrupts
-from distributed_grid.cli.tell import lose, sentence, tell
+from distributed_grid.cli.tell import lose, sentence, tell, wipe
 from distributed_grid.client import calls, environment
 from distributed_grid.client.blocking import Caller, Woken
 from distributed_grid.client.calls import Call
 from distributed_grid.client.specification import Wishes, resource_pair, specification
 from distributed_grid.errors import EXIT_GRID, BadInput, GridError, NoAgent
 from distributed_grid.model.job import JobSpec
-from distributed_grid.wire.api import JobView
+from distributed_grid.wire.api import JobView, Submitted
+
+T = TypeVar("T")
 
 ENV_FILE_BYTES_MAX = 1 << 20  # Linux itself takes 2 MiB of environment and arguments.
 
@@ -58,6 +61,8 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     start_at: str | None = None
     deadline: str | None = None
     booking: str = ""
+    placing: dict[str, Any] = {}  # Where it runs, how it is kept: see `placing_words`.
+    wait_safe: bool = False
     as_json: bool = False
     data_dir: str | None = None
 
@@ -68,10 +73,13 @@ def run(told: Told) -> int:
         Interrupts() as interrupts,
         caller(told.data_dir, wake_fd=interrupts.fileno()) as agent,
     ):
-        spec = specification(" ".join(told.words) if told.shell else told.words, _wishes(told))
+        wishes = _wishes(told)
+        spec = specification(" ".join(told.words) if told.shell else told.words, wishes)
+        show_travelling(agent, spec)
         try:
             spec = msgspec.structs.replace(spec, after=agent.run(calls.resolved(told.after)))
-            submit(agent, calls.submit([spec]), spec, interrupts)
+            spec = with_files(agent, spec, wishes)
+            taken = submit(agent, calls.submit([spec]), spec, interrupts)
         except foreground.Left as left:
             return left.code
         except Woken:  # Nothing was submitted yet.
@@ -79,6 +87,8 @@ def run(told: Told) -> int:
         except GridError as error:
             return refused(spec, error, as_json=told.as_json)
         try:
+            if taken.bytes_left or told.wait_safe:
+                _keep_on(agent, spec, taken, interrupts, waits=told.wait_safe)
             return _watched(agent, spec, told, interrupts)
         except foreground.Left as left:
             return left.code
@@ -86,14 +96,31 @@ def run(told: Told) -> int:
             return lost_sight(spec, error)
 
 
-def submit(agent: Caller, call: Call[object], spec: JobSpec, interrupts: Interrupts) -> None:
+def show_travelling(agent: Caller, spec: JobSpec) -> None:
+    """On a terminal, tell how far its files are while somebody waits."""
+    if sys.stderr.isatty():
+        from distributed_grid.cli.travelling import Travelling
+
+        agent.meanwhile = Travelling(agent, spec)
+
+
+def with_files(agent: Caller, spec: JobSpec, wishes: Wishes) -> JobSpec:
+    """The job, with the files that travel with it."""
+    if not wishes.get("ship") and not wishes.get("python_env"):
+        return spec
+    from distributed_grid.client.shipping import shipped
+
+    return agent.run(shipped(spec, wishes))
+
+
+def submit(agent: Caller, call: Call[T], spec: JobSpec, interrupts: Interrupts) -> T:
     """Submit a job; raises Left if a signal came, and then says what may run all the same."""
     if interrupts.has_come():
         raise foreground.Left(interrupts.code)
     hint = f"Job {spec.name} may have been accepted: grid cancel {spec.id}"
     try:
         with interrupts.held():
-            agent.run(call)
+            answer = agent.run(call)
     except Woken:  # The second signal, and no answer yet.
         tell(f"grid: {hint}")
         raise foreground.Left(interrupts.code) from None
@@ -104,6 +131,30 @@ def submit(agent: Caller, call: Call[object], spec: JobSpec, interrupts: Interru
         raise foreground.Left(interrupts.code) from None
     if interrupts.has_come():
         foreground.leave_or_go_on(agent, spec.id, spec.name, interrupts)
+    return answer
+
+
+def _keep_on(
+    agent: Caller, spec: JobSpec, taken: Submitted, interrupts: Interrupts, *, waits: bool
+) -> None:
+    """Say that the job is on this machine only; if wanted, wait until it is not."""
+    from distributed_grid.client import across_calls
+    from distributed_grid.model import bytesize
+
+    if taken.bytes_left:
+        left = bytesize.text(taken.bytes_left)
+        tell(f"grid: keep this machine on: {left} of job {spec.name} left to copy")
+    found = None
+    while waits and found is None:
+        try:
+            found = agent.run(across_calls.safe(f"id:{spec.id}", timeout_ms=None))
+        except Woken:
+            foreground.leave_or_go_on(agent, spec.id, spec.name, interrupts)
+    if found is not None and not found.is_safe:
+        tell(f"grid: job {spec.name} is not safe: {found.why}; keep this machine on")
+    elif found is not None and found.copies:  # None: it has ended, and nobody has to keep it.
+        copies = "1 machine" if found.copies == 1 else f"{found.copies} machines"
+        tell(f"grid: job {spec.name} is safe: {copies} have it")
 
 
 def lost_sight(spec: JobSpec, error: GridError | OSError) -> int:
@@ -115,6 +166,7 @@ def lost_sight(spec: JobSpec, error: GridError | OSError) -> int:
 
 def print_all(value: Any) -> None:
     """An id, or a value as JSON, on stdout and out of our hands; an OSError if it cannot be."""
+    wipe()
     try:
         if isinstance(value, str):
             print(value, flush=True)  # noqa: T201  (what the command gives)
@@ -167,7 +219,13 @@ def _wishes(told: Told) -> Wishes:
     for file in told.env_file:
         env |= environment.from_file(_text(file), file=file)
     env |= environment.from_words(told.env, os.environ)
+    placing = Wishes()
+    if told.placing:
+        from distributed_grid.cli.placing_words import placing_wishes
+
+        placing = placing_wishes(told.placing)
     return Wishes(
+        **placing,
         name=told.name,
         cpus=told.cpus,
         memory=told.memory,

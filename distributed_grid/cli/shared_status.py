@@ -9,44 +9,64 @@ import click
 
 from distributed_grid.cli import text
 from distributed_grid.cli.agent import caller, data_dir_option, json_option, print_json
-from distributed_grid.client import sharing_calls
+from distributed_grid.cli.nodes import node_names
+from distributed_grid.client import across_calls, mesh_calls
 from distributed_grid.client.borrowing import SIZES, not_joined
-from distributed_grid.client.status_dicts import shared_status
+from distributed_grid.client.status_dicts import shared_everywhere
 from distributed_grid.model import bytesize, milli
 from distributed_grid.model.lending import Offer, Withheld
+from distributed_grid.wire.across_api import SharingEverywhere
 from distributed_grid.wire.sharing import AllocationView, SharingStatus
 
 
 @click.command("shared-status")
 @click.option("--config", "-c", metavar="FILE", help="Its nodes are shown too.")
+@click.option(
+    "--node",
+    metavar="NODE",
+    shell_complete=node_names,
+    help="Of this node only.",
+)
 @json_option
 @data_dir_option
-def command(*, config: str | None, as_json: bool, data_dir: str | None) -> None:
-    """Show what is offered, what is not and why, and what is borrowed."""
+def command(*, config: str | None, node: str | None, as_json: bool, data_dir: str | None) -> None:
+    """Show what is offered, what is not and why, and what is borrowed, on all nodes of the mesh."""
     listed = _listed(config)
     with caller(data_dir) as agent:
-        status = agent.run(sharing_calls.sharing())
-    absent = sorted({*status.not_joined, *listed} - {status.node})
+        if node:
+            found = SharingEverywhere(nodes=(agent.run(across_calls.sharing_of(node)),))
+        else:
+            found = agent.run(across_calls.sharing_everywhere())
+        mesh = agent.run(mesh_calls.nodes()).nodes if node is None else ()
+    others = {one.name: one.offers for one in mesh if not one.is_self and one.health == "alive"}
+    said = {one.node for one in found.nodes}
+    absent = sorted({*found.nodes[0].not_joined, *listed} - {*said, *others})
     if as_json:
-        print_json({**shared_status(status), "not_joined": absent})
+        print_json({**shared_everywhere(found), "elsewhere": others, "not_joined": absent})
         return
-    show_offers(status)
-    show_allocations(status)
+    show_offers(*found.nodes)
+    show_allocations(*found.nodes)
+    for name, offers in sorted(others.items()):  # What they told everyone, if not us.
+        lines = ", ".join(map(text.printable, offers)) or "nothing"
+        if name not in said:
+            click.echo(f"{text.printable(name)}: offers {lines}")
     for name in absent:
         click.echo(f"{name}: {not_joined(name)}")
 
 
-def show_offers(status: SharingStatus) -> None:
+def show_offers(*nodes: SharingStatus) -> None:
     """The table of offers, or which thresholds stand in the way."""
-    if status.offers:
-        rows = [_offer_row(offer, status.node) for offer in status.offers]
+    rows = [_offer_row(offer, status.node) for status in nodes for offer in status.offers]
+    if rows:
         _print("Resource Offers", ["Node", "Type", "Available/Total", "Expires"], rows)
     else:
         click.echo("No resource offers available")
-    if not status.is_enabled:
-        click.echo(f"  {status.node}: lending is switched off (resource_sharing.enabled)")
-    for one in status.withheld:
-        click.echo(f"  {status.node}: {_withheld(one)}")
+    for status in nodes:
+        name = text.printable(status.node)
+        if not status.is_enabled:
+            click.echo(f"  {name}: lending is switched off (resource_sharing.enabled)")
+        for one in status.withheld:
+            click.echo(f"  {name}: {text.printable(_withheld(one))}")
 
 
 def _withheld(one: Withheld) -> str:
@@ -58,12 +78,12 @@ def _withheld(one: Withheld) -> str:
     return f"{what}{one.threshold} is {one.limit}{measured}"
 
 
-def show_allocations(status: SharingStatus) -> None:
+def show_allocations(*nodes: SharingStatus) -> None:
     """The table of what is borrowed."""
-    if not status.allocations:
+    rows = [_allocation_row(one, status.node) for status in nodes for one in status.allocations]
+    if not rows:
         click.echo("No active allocations")
         return
-    rows = [_allocation_row(one, status.node) for one in status.allocations]
     _print("Active Allocations", ["Request ID", "Node", "Type", "Amount", "Expires"], rows)
 
 

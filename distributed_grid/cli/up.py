@@ -20,7 +20,7 @@ import msgspec
 
 from distributed_grid.cli import ticket_text
 from distributed_grid.cli.agent import json_option
-from distributed_grid.cli.join import in_a_line as in_mesh
+from distributed_grid.cli.join import tell as tell_joined
 from distributed_grid.cli.status import in_a_line
 from distributed_grid.client import calls, door, mesh_calls
 from distributed_grid.client.blocking import Caller
@@ -33,6 +33,7 @@ from distributed_grid.wire.mesh_api import Joined
 from distributed_grid.wire.ticket import read_ticket
 
 START_S: Final = 30.0  # An agent starts in one second on an idle machine, in ten on a crowded one.
+LEAVING_S: Final = 10.0  # One that was told to go, and has jobs that go on: it ends in one second.
 LOOK_S: Final = 0.02
 Keeper = subprocess.Popen[bytes] | None  # None: one that was there before us.
 LINE_S: Final = 1.0  # Between two looks of the status line.
@@ -139,7 +140,7 @@ def _begin(
         line = f"{status.name} is up: data in {home.data}, socket {home.socket}"
         click.echo(line, err=not is_data)
         if joined is not None:
-            click.echo(in_mesh(joined), err=not is_data)
+            tell_joined(joined, is_data=is_data)
     return keeper
 
 
@@ -204,16 +205,22 @@ def _start(home: Home, options: list[str]) -> Keeper:
 
 
 def _adopted(home: Home, app: list[str]) -> bool:
-    from distributed_grid.edges.runner.agent_link import ask_for_agent
-    from distributed_grid.wire.keeper import Adopt
+    from distributed_grid.edges.runner.agent_link import RunnerGone, ask_for_agent
+    from distributed_grid.wire.keeper import NOT_STARTED, Adopt
 
     wish = Adopt(argv=tuple(app), env=dict(os.environ), cwd=str(Path.cwd()))
+    deadline = time.monotonic() + LEAVING_S
     try:
-        answer = ask_for_agent(home.data, wish)
-    except GridError:
-        return False  # It went while we asked.
-    if answer.refusal:
-        raise AgentRuns(home.data, pid=answer.agent_pid or answer.keeper_pid)
+        while (answer := ask_for_agent(home.data, wish)).refusal:
+            if answer.refusal == NOT_STARTED:
+                raise NotUp(home, why=answer.refusal)
+            if time.monotonic() > deadline:
+                raise AgentRuns(home.data, pid=answer.agent_pid or answer.keeper_pid)
+            with Caller(home.socket, coming_s=0) as agent:
+                _refuse_second(agent, home)  # One that does not answer is about to go, or to come.
+            time.sleep(LOOK_S)
+    except RunnerGone:
+        return False  # The keeper went while we asked.
     return True
 
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
 from types import TracebackType
 from typing import Any, Literal, ParamSpec, Self, TypeVar, Unpack, overload
 
-from distributed_grid.client import calls, mesh_calls
+from distributed_grid.client import across_calls, calls, mesh_calls
 from distributed_grid.client.async_map_results import AsyncMapResults, AsyncPools
 from distributed_grid.client.awaiting import AsyncCaller
 from distributed_grid.client.blocking import ANSWER_S
@@ -17,10 +17,11 @@ from distributed_grid.client.map_workers import Applied, WorkerWishes
 from distributed_grid.client.mapping import plan_of
 from distributed_grid.client.specification import Command, Wishes
 from distributed_grid.client.streams import Events, Output
-from distributed_grid.client.submission import submitted, waited
+from distributed_grid.client.submission import span_ms, submitted, waited
 from distributed_grid.errors import Closed
 from distributed_grid.model.ids import JobId
 from distributed_grid.model.membership import Role
+from distributed_grid.wire.across_api import DrainView, MeshSnapshot, OutputsBrought, Safety
 from distributed_grid.wire.api import Event, Explanation, JobState, JobView, NodeStatus
 from distributed_grid.wire.mesh_api import Joined, NodeView, TicketMade, TicketView
 
@@ -202,6 +203,51 @@ class AsyncCluster:
     async def rename(self, name: str) -> NodeView:
         """Call this node something else."""
         return await self._caller.run(mesh_calls.rename(name))
+
+    async def requeue(self, job: Job) -> JobView:
+        """Run a job that is untracked: nobody remembers whether it ended."""
+        return await self._caller.run(across_calls.requeue(calls.job_word(job)))
+
+    async def force(self, job: Job) -> JobView:
+        """Go on with an at-most-once job that is stuck; it may run twice."""
+        return await self._caller.run(across_calls.force(calls.job_word(job)))
+
+    async def outputs(
+        self, job: Job, to: str | os.PathLike[str] = ".", *, overwrite: bool = False
+    ) -> OutputsBrought:
+        """Put the files that a job left behind into a directory of this machine."""
+        there = os.path.abspath(os.fspath(to))  # noqa: PTH100, ASYNC240  (without following links)
+        word = calls.job_word(job)
+        return await self._caller.run(across_calls.bring_outputs(word, there, overwrite=overwrite))
+
+    async def safe(self, job: Job, timeout: float | str | None = 0) -> Safety:  # noqa: ASYNC109
+        """Whether a job is on a second machine; waits for that, with None for ever."""
+        return await self._caller.run(
+            across_calls.safe(calls.job_word(job), timeout_ms=span_ms(timeout))
+        )
+
+    async def drain(
+        self,
+        node: str,
+        timeout: float | str | None = 0,  # noqa: ASYNC109
+        *,
+        now: bool = False,
+    ) -> DrainView:
+        """Give the work of a node away; waits until it is empty, with None for ever.
+
+        What has run there for long and cannot save its state ends there, unless it is to be `now`.
+        """
+        return await self._caller.run(
+            across_calls.drain(node, timeout_ms=span_ms(timeout), now=now)
+        )
+
+    async def undrain(self, node: str) -> DrainView:
+        """Let a node take work again."""
+        return await self._caller.run(across_calls.undrain(node))
+
+    async def snapshot(self) -> MeshSnapshot:
+        """The nodes of the mesh as placement sees them from here, with the hash of that."""
+        return await self._caller.run(across_calls.snapshot())
 
     def events(self, *, after: int | None = None, follow: bool = True) -> AsyncIterator[Event]:
         """Events with a higher number than this, then those to come, without end.

@@ -13,7 +13,7 @@ import select
 import time
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Final, Protocol, Self, TypeVar
 
 from distributed_grid.client import door
 from distributed_grid.client.calls import Call
@@ -41,8 +41,22 @@ class Woken(KeyboardInterrupt):
     """Somebody told us, by `wake_fd`, not to wait any longer."""
 
 
+class Meanwhile(Protocol):
+    """What somebody does while an answer takes long; only for callers that can be woken."""
+
+    def due_s(self) -> float:
+        """In how many seconds there is something to do."""
+        ...
+
+    def look(self) -> None:
+        """Do it; it may ask the same agent, on another line."""
+        ...
+
+
 class Line:
     """One connection, one conversation. With `wake_fd` waiting ends when that is readable."""
+
+    meanwhile: Meanwhile | None = None
 
     def __init__(
         self, path: str, *, patience: Patience | None = None, wake_fd: int | None = None
@@ -81,11 +95,18 @@ class Line:
     def _await(self, wake_fd: int) -> None:
         # A signal handler that raised would do so anywhere: also inside of C that cannot bear it.
         watched = [self._socket.fileno(), wake_fd]
-        ready, _, _ = select.select(watched, [], [], self._socket.gettimeout())
-        if wake_fd in ready:
-            raise Woken
-        if not ready:
-            raise TimeoutError
+        until_s = time.monotonic() + (self._socket.gettimeout() or 0)
+        while True:
+            left_s = max(until_s - time.monotonic(), 0)
+            due_s = left_s if self.meanwhile is None else min(left_s, self.meanwhile.due_s())
+            ready, _, _ = select.select(watched, [], [], due_s)
+            if wake_fd in ready:
+                raise Woken
+            if ready:
+                return
+            if self.meanwhile is None or due_s >= left_s:
+                raise TimeoutError
+            self.meanwhile.look()
 
     def fileno(self) -> int:
         """For a selector."""
@@ -127,6 +148,7 @@ class Caller:
         self._answer_s = answer_s
         self._coming_s = coming_s
         self._wake_fd = wake_fd  # Readable: whoever waits raises Woken.
+        self.meanwhile: Meanwhile | None = None
         self._idle: list[Line] = []  # Taken and given back in one step each: threads may.
 
     def run(self, call: Call[T]) -> T:
@@ -241,6 +263,7 @@ class Caller:
         return response
 
     def _asked(self, line: Line, request: Request) -> Line:
+        line.meanwhile = self.meanwhile
         try:
             line.ask(request, answer_s=self._answer_s)
         except BaseException:

@@ -8,7 +8,7 @@ Invariant: a job that did not get its offer in time is cancelled before that is 
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from distributed_grid.client import calls, sharing_calls
+from distributed_grid.client import across_calls, calls, mesh_calls, sharing_calls
 from distributed_grid.client.calls import Call, decoded, request_for
 from distributed_grid.client.specification import Wishes
 from distributed_grid.errors import (
@@ -24,12 +24,14 @@ from distributed_grid.model.ids import ID_DIGITS, JobId
 from distributed_grid.model.job import JobSpec
 from distributed_grid.model.resources import custom_kind
 from distributed_grid.wire.api import JobView
+from distributed_grid.wire.mesh_api import NodeView
 from distributed_grid.wire.sharing import SharingStatus
 
 WAIT_S_DEFAULT: Final = 300  # As long as an offer lives.
 WAIT_S_MAX: Final = 10 * 365 * 86_400
 LOOK_MS_FIRST: Final = 25  # Most jobs begin at once;
 LOOK_MS_MAX: Final = 500  # the others are looked after twice a second.
+NODES_ASKED_MAX: Final = 16  # For their reasons, when nobody lends: more would fill a page.
 SYNONYMS: Final = {"gpus": "gpu", "cpus": "cpu", "cores": "cpu", "mem": "memory", "ram": "memory",
                    "disk": "storage"}  # fmt: skip
 SIZES: Final = ("memory", "storage")
@@ -105,13 +107,17 @@ def wanted_text(kind: str, amount: object) -> str:
 def submitted(spec: JobSpec, *, kind: str, is_named: bool) -> Call[SharingStatus]:
     """Submit a job that borrows; refuses what can be seen to be in vain."""
     status = yield from sharing_calls.sharing()
-    if not status.is_enabled:
-        raise NotPermitted(
-            f"{status.node} does not lend",
-            remedy="Its owner sets resource_sharing.enabled: true; your own jobs: grid run",
-        )
-    if spec.require.nodes and status.node not in spec.require.nodes:
-        raise NoResources(kind, reasons=reasons_of(status, spec, kind=kind), waited_ms=0)
+    insists_elsewhere = bool(spec.require.nodes) and status.node not in spec.require.nodes
+    if insists_elsewhere or not status.is_enabled:
+        others = yield from _others()
+        if not status.is_enabled and not others:
+            raise NotPermitted(
+                f"{status.node} does not lend",
+                remedy="Its owner sets resource_sharing.enabled: true; your own jobs: grid run",
+            )
+        named = {word for node in others for word in (node.name, node.id)}
+        if insists_elsewhere and named.isdisjoint(spec.require.nodes):
+            raise NoResources(kind, reasons=reasons_of(status, spec, kind=kind), waited_ms=0)
     if is_named:
         yield from _refuse_second(spec.name)
     try:
@@ -119,6 +125,12 @@ def submitted(spec: JobSpec, *, kind: str, is_named: bool) -> Call[SharingStatus
     except NeverFits as error:
         raise _unknown_kind(error, kind, status) from None
     return status
+
+
+def _others() -> Call[tuple[NodeView, ...]]:
+    """The other machines of the mesh that are there."""
+    mesh = yield from mesh_calls.nodes()
+    return tuple(node for node in mesh.nodes if not node.is_self and node.health == "alive")
 
 
 def begun(job: JobId, *, wait_ms: int) -> Call[JobView | None]:
@@ -143,17 +155,28 @@ def given_up(spec: JobSpec, *, kind: str, wanted: str, waited_ms: int) -> Call[N
     """Cancel a job that got nothing, and say why it did not."""
     yield from calls.cancel(f"id:{spec.id}")
     status = yield from sharing_calls.sharing()
-    reasons = reasons_of(status, spec, kind=kind)
+    others = yield from _others()
+    said: list[tuple[str, str]] = []
+    for node in others[:NODES_ASKED_MAX]:
+        try:
+            theirs = yield from across_calls.sharing_of(node.id)
+            said.append((node.name, _why_not(theirs, spec, kind)))
+        except GridError as error:
+            said.append((node.name, error.message))
+    reasons = reasons_of(status, spec, kind=kind, others=said)
     return NoResources(wanted, reasons=reasons, waited_ms=waited_ms)
 
 
-def reasons_of(status: SharingStatus, spec: JobSpec, *, kind: str) -> list[tuple[str, str]]:
-    """Why each node does not lend this, this machine first."""
-    named = {*spec.require.nodes, *spec.prefer.nodes} - {status.node}
-    others = sorted(named | set(status.not_joined))
+def reasons_of(
+    status: SharingStatus, spec: JobSpec, *, kind: str, others: Sequence[tuple[str, str]] = ()
+) -> list[tuple[str, str]]:
+    """Why each node does not lend this: this machine, the others, those that are not there."""
+    here = {status.node, *(name for name, _ in others)}
+    named = {*spec.require.nodes, *spec.prefer.nodes, *status.not_joined}
     return [
         (status.node, _why_not(status, spec, kind)),
-        *((name, not_joined(name)) for name in others),
+        *others,
+        *((name, not_joined(name)) for name in sorted(named - here)),
     ]
 
 

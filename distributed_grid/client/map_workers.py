@@ -15,13 +15,16 @@ from distributed_grid.client import map_calls
 from distributed_grid.client.calls import Call
 from distributed_grid.client.specification import NAME_CHARACTERS_MAX, new_id, specification
 from distributed_grid.model.job import Array, JobSpec, Work
-from distributed_grid.wire.maps import OpenMap
+from distributed_grid.wire.maps import GUEST_PYTHON, GUEST_SOCKET, OpenMap
 
 GRACE_MS: Final = 2_000  # A call that is cancelled has this long to tidy up after SIGTERM.
 RESTARTS_MAX: Final = 1_000_000  # A worker that a call killed is replaced; the agent sees sense.
 WORKERS_MAX: Final = 1_000
 SLOT_MILLI_MIN: Final = 100  # Workers that ask for less than a tenth of a core are not endless.
 MODULE: Final = "distributed_grid.client.worker"
+# On another machine neither the caller's Python nor its agent's socket are where they are here: its
+# own are named to every job of another node.
+START: Final = f'exec "${{{GUEST_PYTHON}:-$0}}" -m {MODULE} "${{{GUEST_SOCKET}:-$1}}" "$2" "$3"'
 
 
 class WorkerWishes(TypedDict, total=False):
@@ -58,7 +61,9 @@ class WorkerPool:
         self.cursor = 0  # Outcomes heard since it was opened.
         self.next_number = 0
         self.is_open = False
-        self.cpu_milli_total = 0  # Of the machine; 0: not asked yet.
+        self.cpu_milli_total = 0  # Of this machine; 0: not asked yet.
+        # Of the others of its mesh; None: not asked yet, for no map turned out to be long.
+        self.cpu_milli_around: int | None = None
         self._functions = 0
         self._spec = spec
         self._hired: JobSpec | None = None
@@ -69,8 +74,9 @@ class WorkerPool:
         return worker_key(self._spec)
 
     def count(self, wanted: int | None, *, items: int | None) -> int:
-        """How many workers: as told, else one for each slot here; never more than items."""
-        slots = self.cpu_milli_total // max(self._spec.request.cpu_milli, SLOT_MILLI_MIN)
+        """How many workers: as told, else one for each slot; never more than items."""
+        cores = self.cpu_milli_total + (self.cpu_milli_around or 0)
+        slots = cores // max(self._spec.request.cpu_milli, SLOT_MILLI_MIN)
         count = min(max(slots, 1), WORKERS_MAX) if wanted is None else wanted
         return max(1, count if items is None else min(count, items))
 
@@ -117,14 +123,16 @@ def worker_key(spec: JobSpec) -> bytes:
 def worker_spec(function: Callable[..., Any], wishes: WorkerWishes, *, socket: str) -> JobSpec:
     """The job that is one worker."""
     name = wishes.get("name") or f"map:{_function_name(function)}"[:NAME_CHARACTERS_MAX]
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
     spec = specification(
-        (sys.executable, "-m", MODULE, socket),
+        ("/bin/sh", "-c", START, sys.executable, socket, python),
         {**wishes, "name": name, "retries": RESTARTS_MAX},  # type: ignore[typeddict-item]
     )
     work = spec.work
     assert work is not None, "a specification has work"
     env = {**work.env, "PYTHONPATH": _import_path(), **(wishes.get("env") or {})}
-    work = Work(argv=work.argv, cwd=work.cwd, env=env, grace_ms=GRACE_MS)
+    told = tuple(sorted({"PYTHONPATH", *(wishes.get("env") or ())}))
+    work = Work(argv=work.argv, cwd=work.cwd, env=env, told=told, grace_ms=GRACE_MS)
     return msgspec.structs.replace(spec, work=work)
 
 

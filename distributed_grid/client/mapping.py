@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sized
 from typing import Any, Final, NamedTuple
 
-from distributed_grid.client import map_calls
+from distributed_grid.client import map_calls, mesh_calls
 from distributed_grid.client.calls import Call, status
 from distributed_grid.client.map_workers import WORKERS_MAX, WorkerPool
 from distributed_grid.client.pickling import packed, raised_of, unpacked
@@ -22,6 +22,8 @@ WINDOW_BYTES: Final = 16 << 20  # The same in bytes of calls, unless one call al
 SEND_BYTES: Final = 4 << 20  # Gathered before it is sent.
 GATHER_S: Final = 0.02  # How long items are gathered before the first of them is sent.
 WAIT_MS: Final = 10_000  # Of one question.
+LONG_S: Final = 1.0  # A map that takes longer is worth workers on other machines.
+LENDING: Final = frozenset({"admin", "member", "worker"})
 CHUNK_MAX: Final = 10_000
 RETRIES_MAX: Final = 100  # Each kills a worker.
 
@@ -90,6 +92,8 @@ class Mapping:
         self._has_all = False
         self._gathered_bytes = 0
         self._gather_until_s = 0.0
+        self._began_s = 0.0
+        self._is_long = False
 
     @property
     def is_done(self) -> bool:
@@ -110,6 +114,8 @@ class Mapping:
 
     def begin_gathering(self, now_s: float) -> None:
         """Before items are taken for the next conversation."""
+        self._began_s = self._began_s or now_s
+        self._is_long = now_s - self._began_s >= LONG_S
         self._gathered_bytes = 0
         self._gather_until_s = now_s + GATHER_S
 
@@ -152,7 +158,10 @@ class Mapping:
         """Send what is to be sent, and hear what became of calls, waiting if that makes sense."""
         if not self._unfinished:
             return
+        if self._is_long and self.pool.cpu_milli_around is None and self._plan.workers is None:
+            self.pool.cpu_milli_around = yield from cores_around()
         calls = self._to_send()
+        wait_ms = WAIT_MS if self._is_long else min(WAIT_MS, int(LONG_S * 1_000))
         can_wait = not (self._unsent or self.has_result or self._has_room)
         fed = FeedMap(
             after=self.pool.cursor,
@@ -160,7 +169,7 @@ class Mapping:
             function=None if self._is_function_sent else self._function,
             held_bytes=self._result_bytes,
             workers=self._workers,
-            wait_ms=WAIT_MS if can_wait else 0,
+            wait_ms=wait_ms if can_wait else 0,
         )
         news = yield from map_calls.feed(self.pool.id, fed)
         self._is_function_sent = True
@@ -225,3 +234,13 @@ class Mapping:
             self._arrive(index, outcome)
         if news.failure and self._unfinished and not news.outcomes:
             raise MapEnded(self.name, why=news.failure)
+
+
+def cores_around() -> Call[int]:
+    """Of all machines of the mesh that lend and are there, in thousandths, but not of this one."""
+    mesh = yield from mesh_calls.nodes()
+    return sum(
+        node.cpu_milli_total
+        for node in mesh.nodes
+        if not node.is_self and node.health == "alive" and set(node.roles) & LENDING
+    )

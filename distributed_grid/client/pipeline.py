@@ -18,7 +18,7 @@ from distributed_grid.client import calls
 from distributed_grid.client.blocking import Caller, Line
 from distributed_grid.client.exchange import Broken
 from distributed_grid.client.specification import Command, Wishes, specification
-from distributed_grid.client.submission import several
+from distributed_grid.client.submission import several, with_files
 from distributed_grid.errors import GridError, NoAgent
 from distributed_grid.model.job import JobSpec
 from distributed_grid.wire.api import Submit, Submitted
@@ -48,6 +48,7 @@ class Pipeline:
             self.settle()  # The agent must know them before it is asked for them.
         waits_for = self._caller.run(calls.resolved(words))
         spec = specification(command, wishes, after=waits_for)
+        spec = self._caller.run(with_files(spec, wishes))
         self._waiting.append(spec)
         if self._line is not None:
             if len(self._waiting) < TOGETHER_MAX and self._line.is_silent:

@@ -1,6 +1,7 @@
 """A job specification from the words of people: `submit(...)` in Python, `grid run` in a shell.
 
-Lives here: what each word means, and its bounds. Never here: sending it (`calls`).
+Lives here: what each word means, and its bounds. Never here: sending it (`calls`), where it may run
+(`placing`), taking the files that travel with it (`shipping`).
 """
 # pathlib would cost every `grid run` some milliseconds.
 # ruff: noqa: PTH100, PTH109, PTH119
@@ -66,6 +67,28 @@ class Wishes(TypedDict, total=False):
     start_at: Moment | None  # Not before.
     deadline: Moment | None  # Ended by then, one way or the other.
     booking: str  # The name of the booking it may use.
+    node: str | Sequence[str]  # Names or ids: on one of these or nowhere.
+    on_class: str | Sequence[str]  # datacenter, workstation, laptop, edge: on these only.
+    labels: Mapping[str, str] | None  # Only where all of them are set.
+    avoid: str | Sequence[str]  # Not on this: a name, "class:laptop", "rack=r7", "job:train".
+    policy: str  # How nodes are ordered: BestFit, Spread, …; empty: as the mesh has it.
+    locality: str  # data, rack, zone, region; empty: wherever it fits.
+    max_latency: float | str | None  # Seconds, or "20ms": only on nodes that are so near.
+    no_battery: bool  # True: never on a node that runs on battery.
+    at_most_once: bool  # True: never two processes of it, at the price of waiting.
+    copies: int  # Refused if fewer machines keep its record; 0: as many as answer in a second.
+    gang: int  # So many ranks, all at once or none.
+    ship: str | Sequence[str]  # Paths that travel with it; else its directory does.
+    outputs: str | Sequence[str]  # Patterns of files that are brought back.
+    overwrite: bool  # True: also over newer files here.
+    python_env: str | os.PathLike[str] | None  # requirements.txt, uv.lock or pyproject.toml.
+
+
+# Those that `placing` understands; few jobs have any, and the others do not load it.
+_PLACING: Final = frozenset(
+    ("node", "on_class", "labels", "avoid", "policy", "locality", "max_latency", "no_battery",
+     "at_most_once", "copies", "gang", "outputs", "overwrite")
+)  # fmt: skip
 
 
 def specification(command: Command, wishes: Wishes, *, after: tuple[After, ...] = ()) -> JobSpec:
@@ -75,7 +98,7 @@ def specification(command: Command, wishes: Wishes, *, after: tuple[After, ...] 
     told = wishes.get("id")
     array = wishes.get("array")
     start_ms, deadline_ms = importance.window(wishes.get("start_at"), wishes.get("deadline"))
-    return JobSpec(
+    spec = JobSpec(
         id=new_id() if told is None else job_id(told),
         name=_name(wishes.get("name"), command),
         request=request_of(wishes),
@@ -83,6 +106,7 @@ def specification(command: Command, wishes: Wishes, *, after: tuple[After, ...] 
             argv=argv,
             cwd=_directory(wishes.get("cwd")),
             env=_environment(wishes),
+            told=tuple(sorted(wishes.get("env") or ())),
             image=_word(wishes.get("image", ""), "image"),
             timeout_ms=_meant("timeout", _timeout_ms, wishes.get("timeout")),
         ),
@@ -102,6 +126,11 @@ def specification(command: Command, wishes: Wishes, *, after: tuple[After, ...] 
         deadline_ms=deadline_ms,
         booking=importance.word(wishes.get("booking", ""), "booking"),
     )
+    if _PLACING.isdisjoint(wishes):
+        return spec
+    from distributed_grid.client.placing import placed
+
+    return placed(spec, wishes)
 
 
 def new_id() -> JobId:

@@ -10,7 +10,9 @@ from typing import Any, Final
 from distributed_grid.client.borrowing import SIZES
 from distributed_grid.model import bytesize, milli
 from distributed_grid.model.lending import Offer
+from distributed_grid.wire.across_api import SharingEverywhere
 from distributed_grid.wire.api import NodeStatus
+from distributed_grid.wire.mesh_api import NodeView
 from distributed_grid.wire.sharing import AllocationView, SharingStatus
 
 # Our kinds -> the values of ResourceType; a kind of one's own keeps its name.
@@ -41,6 +43,19 @@ def shared_status(status: SharingStatus) -> dict[str, Any]:
         "paused_until": iso(status.paused_until_ms),
         "not_joined": list(status.not_joined),
     }
+
+
+def shared_everywhere(found: SharingEverywhere) -> dict[str, Any]:
+    """The same of a whole mesh: lists of every node, and the rest of this one."""
+    own, *others = [shared_status(one) for one in found.nodes]
+    here = {one.node for one in found.nodes}
+    for other in others:
+        for key in ("offers", "allocations", "withheld"):
+            own[key] += other[key]
+    own["not_joined"] = [name for name in own["not_joined"] if name not in here]
+    own["states"] = {one.node: one.state for one in found.nodes}
+    own["missing"] = list(found.missing)
+    return own
 
 
 def offer_dict(offer: Offer, node: str) -> dict[str, Any]:
@@ -80,6 +95,22 @@ def allocation_dict(allocation: AllocationView, node: str) -> dict[str, Any]:
     }
 
 
+def _other_node(node: NodeView, now_ms: int) -> dict[str, Any]:
+    """A machine that this one has joined."""
+    seen_ms = None if node.seen_age_ms is None else now_ms - node.seen_age_ms
+    return {
+        "name": node.name,
+        "is_online": node.health in ("alive", "suspect"),
+        "gpu_count": node.gpus_total,
+        "memory_gb": amount_number("memory", node.memory_bytes_total),
+        "last_check": iso(seen_ms),
+        "load_average": [node.load_milli / milli.WHOLE],
+        "gpu_utilization": [],
+        "jobs_running": node.jobs_running,
+        "jobs_waiting": node.jobs_waiting,
+    }
+
+
 def cluster_status(
     status: NodeStatus,
     sharing: SharingStatus,
@@ -87,8 +118,9 @@ def cluster_status(
     now_ms: int,
     name: str = "",
     listed: tuple[str, ...] = (),
+    others: tuple[NodeView, ...] = (),
 ) -> dict[str, Any]:
-    """The fields of a cluster: this machine, and those that are only listed."""
+    """The fields of a cluster: this machine, the others of its mesh, and those only listed."""
     here = {
         "name": status.name,
         "is_online": True,
@@ -98,7 +130,10 @@ def cluster_status(
         "load_average": load_average(),
         "gpu_utilization": _gpu_utilization(status, sharing),
     }
-    absent = sorted(({*listed, *sharing.not_joined}) - {status.name})
+    joined = [_other_node(node, now_ms) for node in others]
+    online = [node for node in others if node.health in ("alive", "suspect")]
+    names = {status.name, *(node.name for node in others)}
+    absent = sorted({*listed, *sharing.not_joined} - names)
     away: list[dict[str, Any]] = [
         {
             "name": other,
@@ -114,11 +149,13 @@ def cluster_status(
     ]
     return {
         "name": name or status.name,
-        "total_nodes": 1 + len(away),
-        "online_nodes": 1,
-        "total_gpus": status.gpus_total,
-        "available_gpus": milli.number(status.gpus_free_milli),
-        "nodes": [here, *away],
+        "total_nodes": 1 + len(joined) + len(away),
+        "online_nodes": 1 + len(online),
+        "total_gpus": status.gpus_total + sum(node.gpus_total for node in online),
+        "available_gpus": milli.number(
+            status.gpus_free_milli + sum(node.gpus_free_milli for node in online)
+        ),
+        "nodes": [here, *joined, *away],
         "last_update": iso(now_ms),
     }
 

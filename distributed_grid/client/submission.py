@@ -17,9 +17,18 @@ from distributed_grid.wire.api import ENDED
 def submitted(command: Command, after: Any, wishes: Wishes) -> Call[JobSpec]:
     """Submit a job that comes after others: a handle, a view, a word, or several of them."""
     waits_for = yield from calls.resolved([calls.job_word(job) for job in several(after)])
-    spec = specification(command, wishes, after=waits_for)
+    spec = yield from with_files(specification(command, wishes, after=waits_for), wishes)
     yield from calls.submit([spec])
     return spec
+
+
+def with_files(spec: JobSpec, wishes: Wishes) -> Call[JobSpec]:
+    """The job, with the files that travel with it."""
+    if not wishes.get("ship") and not wishes.get("python_env"):
+        return spec
+    from distributed_grid.client.shipping import shipped  # Few jobs name any.
+
+    return (yield from shipped(spec, wishes))
 
 
 def several(jobs: Any) -> Iterable[Any]:
@@ -34,7 +43,7 @@ def is_one(jobs: Any) -> bool:
 
 def waited(jobs: Any, timeout: float | str | None) -> Call[Any]:
     """A job, or a list of jobs, once they have ended; NotEnded if that takes too long."""
-    timeout_ms = None if timeout is None else duration.parse(timeout)
+    timeout_ms = span_ms(timeout)
     if is_one(jobs):
         return (yield from calls.ended(calls.job_word(jobs), timeout_ms=timeout_ms))
     ids = []
@@ -46,3 +55,8 @@ def waited(jobs: Any, timeout: float | str | None) -> Call[Any]:
         if view.state not in ENDED:
             raise calls.NotEnded(view)
     return views
+
+
+def span_ms(timeout: float | str | None) -> int | None:
+    """How long to wait; None: for ever."""
+    return None if timeout is None else duration.parse(timeout)

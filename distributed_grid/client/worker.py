@@ -1,7 +1,8 @@
-"""The process that runs the calls of a map: `python -m distributed_grid.client.worker SOCKET MAP`.
+"""The process that runs the calls of a map: `python -m … SOCKET PYTHON MAP`.
 
 Lives here: take calls, run them, tell results. It starts light, reads the function once, and
 serves calls until there are none for a moment. What the function prints goes to the job's log.
+On another machine than its map's it asks the agent there, which passes everything on.
 Invariant: it ends with code 0 when nobody needs it, and only then: else another one is started.
 """
 
@@ -17,14 +18,22 @@ from typing import Any, Final
 from distributed_grid.client import map_calls
 from distributed_grid.client.blocking import Caller
 from distributed_grid.client.pickling import outcome_of, unpacked
-from distributed_grid.errors import GridError, NoAgent, NotFound, Overloaded
+from distributed_grid.errors import GridError, MeshUnreachable, NoAgent, NotFound, Overloaded
 from distributed_grid.model.ids import JobId
-from distributed_grid.wire.maps import BATCH_BYTES, MapCall, MapOutcome, TakeCalls, TakenCalls
+from distributed_grid.wire.maps import (
+    BATCH_BYTES,
+    GUEST_SOCKET,
+    MapCall,
+    MapOutcome,
+    TakeCalls,
+    TakenCalls,
+)
 
 BATCH_NS: Final = 50_000_000  # Of work taken at once: it hides the cost of asking for it.
 LATE_S: Final = 0.2  # A batch that takes longer is told in parts, and the rest of it given back.
 BATCH_CALLS_MAX: Final = 2_000
 IDLE_MS: Final = 1_000  # Without calls for so long it ends, and others may have its cores.
+UNABLE_CHARACTERS_MAX: Final = 1_000  # A reason, not a traceback.
 ORPHAN_S: Final = 10.0  # A crashed agent is back in 1 s, and the client begins its map again.
 RETRY_S: Final = 0.05
 
@@ -51,8 +60,21 @@ class Worker:
         while (taken := self._taken()) is not None and taken.calls:
             if taken.function is not None:
                 self._function_number = taken.function.number
-                self._function = _function(taken.function.data)
+                self._function, problem = _function(taken.function.data)
+                if problem is not None and is_abroad():
+                    self._give_up(taken.calls, f"{type(problem).__name__}: {problem}")
+                    return
             self._work(taken.calls)
+
+    def refuse(self, why: str) -> None:
+        """Tell that nobody here can run anything of this map."""
+        self._give_up((), why)
+
+    def _give_up(self, calls: tuple[MapCall, ...], why: str) -> None:
+        """Nobody on this machine can run them: what they need is on that of the caller."""
+        sys.stderr.write(f"grid: workers here cannot run this: {why}\n")
+        returned = tuple(call.number for call in calls)
+        self._told(self._caller, self._report((), returned, unable=why[:UNABLE_CHARACTERS_MAX]))
 
     def _taken(self) -> TakenCalls | None:
         most = 1 if not self._mean_ns else max(1, BATCH_NS // self._mean_ns)
@@ -109,9 +131,19 @@ class Worker:
                     self._told(caller, report)
 
     def _report(
-        self, outcomes: tuple[MapOutcome, ...], returned: tuple[int, ...] = ()
+        self,
+        outcomes: tuple[MapOutcome, ...],
+        returned: tuple[int, ...] = (),
+        *,
+        unable: str = "",
     ) -> TakeCalls:
-        return TakeCalls(worker=self._name, job=self._job, outcomes=outcomes, returned=returned)
+        return TakeCalls(
+            worker=self._name,
+            job=self._job,
+            outcomes=outcomes,
+            returned=returned,
+            unable=unable,
+        )
 
     def _told(self, caller: Caller, wanted: TakeCalls) -> TakenCalls | None:
         """Ask, over a restart of the agent; None: there is nobody to work for any more."""
@@ -119,7 +151,7 @@ class Worker:
         while True:
             try:
                 return caller.run(map_calls.take(self._map, wanted))
-            except (NoAgent, NotFound, Overloaded):
+            except (NoAgent, NotFound, Overloaded, MeshUnreachable):
                 if time.monotonic() > until_s:
                     return None
                 time.sleep(RETRY_S)
@@ -142,7 +174,7 @@ def _drained(things: deque[Any]) -> tuple[Any, ...]:
         return tuple(found)
 
 
-def _function(data: bytes) -> Callable[[Any], Any]:
+def _function(data: bytes) -> tuple[Callable[[Any], Any], Exception | None]:
     """The function; one that cannot be read raises that in every call."""
     try:
         function: Callable[[Any], Any] = unpacked(data)
@@ -152,16 +184,26 @@ def _function(data: bytes) -> Callable[[Any], Any]:
         def unreadable(_: Any) -> Any:
             raise problem
 
-        return unreadable
-    return function
+        return unreadable, problem
+    return function, None
+
+
+def is_abroad() -> bool:
+    """Whether this is another machine than that of the caller."""
+    return GUEST_SOCKET in os.environ
 
 
 def main() -> int:
     """Serve one map."""
-    socket, map_id = sys.argv[1:3]
-    name = f"{os.environ['GRID_FENCE']}.{os.environ['GRID_ARRAY_INDEX']}"
+    socket, python, map_id = sys.argv[1:4]
+    name = f"{os.environ['GRID_JOB_ATTEMPT']}.{os.environ['GRID_ARRAY_INDEX']}"
+    here = f"{sys.version_info.major}.{sys.version_info.minor}"
+    worker = Worker(socket, map_id, name)
     try:
-        Worker(socket, map_id, name).serve()
+        if is_abroad() and python != here:  # What one pickles, another may not be able to read.
+            worker.refuse(f"Python {python} is wanted, and this is {here}")
+        else:
+            worker.serve()
     except GridError as error:
         sys.stderr.write(f"grid: {error}\n")
         return 1

@@ -7,9 +7,12 @@ import importlib
 from typing import Any, Final
 
 _HOMES: Final[dict[str, str]] = {
+    "Assignment": "distributed_grid.cluster_mesh.distributor",
     "ClusterMesh": "distributed_grid.cluster_mesh.mesh",
     "ClusterMetrics": "distributed_grid.cluster_mesh.monitor",
     "ClusterMonitor": "distributed_grid.cluster_mesh.monitor",
+    "Job": "distributed_grid.cluster_mesh.work",
+    "JobBuilder": "distributed_grid.cluster_mesh.work",
     "MeshConfig": "distributed_grid.cluster_mesh.mesh_config",
     "NodeClass": "distributed_grid.model.node_class",
     "NodeClassifier": "distributed_grid.cluster_mesh.classifier",
@@ -20,12 +23,16 @@ _HOMES: Final[dict[str, str]] = {
     "PowerAwarePolicy": "distributed_grid.cluster_mesh.policies",
     "SchedulingPolicy": "distributed_grid.cluster_mesh.policies",
     "TopologyType": "distributed_grid.cluster_mesh.mesh_config",
+    "WorkDistributor": "distributed_grid.cluster_mesh.distributor",
 }
 
 __all__ = [
+    "Assignment",
     "ClusterMesh",
     "ClusterMetrics",
     "ClusterMonitor",
+    "Job",
+    "JobBuilder",
     "MeshConfig",
     "NodeClass",
     "NodeClassifier",
@@ -36,6 +43,7 @@ __all__ = [
     "PowerAwarePolicy",
     "SchedulingPolicy",
     "TopologyType",
+    "WorkDistributor",
 ]
 
 

@@ -17,8 +17,16 @@ import msgspec
 
 from distributed_grid.client.async_cluster import AsyncCluster, connect_async
 from distributed_grid.cluster_mesh.mesh_config import MeshConfig
-from distributed_grid.errors import BadTicket, BadValue, MeshRefused, MeshUnreachable
+from distributed_grid.errors import BadTicket, BadValue, MeshRefused, MeshUnreachable, NotFound
+from distributed_grid.model.gpus import ANY
+from distributed_grid.model.ids import NodeId
 from distributed_grid.model.membership import ADDRESSES_MAX
+from distributed_grid.model.milli import WHOLE
+from distributed_grid.model.node import NodeRecord, unnamed_gpus
+from distributed_grid.model.node_class import AnyNodeClass, DataCenter, Edge, Laptop, Workstation
+from distributed_grid.model.resources import Resources
+from distributed_grid.wire.across_api import MeshSnapshot
+from distributed_grid.wire.api import NodeStatus
 from distributed_grid.wire.mesh_api import NodeView
 from distributed_grid.wire.ticket import read_ticket, ticket_text
 
@@ -80,6 +88,13 @@ class ClusterMesh:
         """Everyone who is in the mesh, this node first, the dead with their `health`."""
         return [node for node in await self.cluster.nodes() if node.health != "left"]
 
+    async def snapshot(self) -> MeshSnapshot:
+        """The nodes as placement sees them; alone: this machine, under a snapshot without hash."""
+        try:
+            return await self.cluster.snapshot()
+        except NotFound:
+            return alone(await self.cluster.status())
+
     async def close(self) -> None:
         """Hang up; the agent stays in the mesh."""
         await self.cluster.close()
@@ -104,3 +119,31 @@ def aimed(text: str, addresses: tuple[str, ...]) -> str:
     ways = tuple(dict.fromkeys((*addresses, *ticket.issuer.addresses)))[:ADDRESSES_MAX]
     issuer = msgspec.structs.replace(ticket.issuer, addresses=ways)
     return ticket_text(msgspec.structs.replace(ticket, issuer=issuer))
+
+
+_NOBODY = NodeId("0" * 64)  # A machine in no mesh has no id.
+_CLASSES: dict[str, type[AnyNodeClass]] = {
+    kind.name: kind for kind in (DataCenter, Workstation, Laptop, Edge)
+}
+
+
+def alone(status: NodeStatus) -> MeshSnapshot:
+    """A machine in no mesh, as placement would see it."""
+    free = Resources(
+        cpu_milli=status.cpu_milli_free,
+        memory_bytes=status.memory_bytes_free,
+        gpus=unnamed_gpus(ANY, status.gpus_free_milli // WHOLE),
+    )
+    total = Resources(
+        cpu_milli=status.cpu_milli_total,
+        memory_bytes=status.memory_bytes_total,
+        gpus=unnamed_gpus(ANY, status.gpus_total),
+    )
+    node = NodeRecord(
+        id=NodeId(status.id or _NOBODY),
+        name=status.name,
+        total=total,
+        free=free,
+        node_class=_CLASSES.get(status.node_class, Workstation)(),
+    )
+    return MeshSnapshot(hash="", at_ms=status.since_ms, nodes=(node,))

@@ -37,6 +37,9 @@ _OF_THE_AGENT: Final[dict[str, tuple[str, str]]] = {
     "topology": ("GRID_MESH_TOPOLOGY", ""),
     "max_connections_per_node": ("GRID_MESH_MAX_CONNECTIONS_PER_NODE", ""),
     "connection_timeout_ms": ("GRID_MESH_CONNECTION_TIMEOUT", "ms"),
+    "battery_threshold": ("GRID_MESH_BATTERY_THRESHOLD", ""),
+    "thermal_limit_celsius": ("GRID_MESH_THERMAL_LIMIT_CELSIUS", ""),
+    "prefer_ac_power": ("GRID_MESH_PREFER_AC_POWER", ""),
 }
 
 
@@ -174,7 +177,8 @@ class MeshConfig(Discreet, frozen=True, kw_only=True):
         found = {}
         for field, (variable, unit) in _OF_THE_AGENT.items():
             value = getattr(self, field)
-            found[variable] = f"{value.value if isinstance(value, Enum) else value}{unit}"
+            word = value.value if isinstance(value, Enum) else value
+            found[variable] = f"{str(word).lower()}{unit}"
         return found
 
     @property

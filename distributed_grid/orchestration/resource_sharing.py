@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
-from distributed_grid.client import borrowing, calls, sharing_calls
+from distributed_grid.client import across_calls, borrowing, calls
 from distributed_grid.client.awaiting import AsyncCaller
 from distributed_grid.client.specification import Wishes, specification
 from distributed_grid.config.cluster_config import ClusterConfig
@@ -87,19 +87,31 @@ class ResourceSharingManager:
     async def get_resource_offers(
         self, resource_type: ResourceType | str | None = None
     ) -> list[ResourceOffer]:
-        """What is offered now, of one type or of all."""
-        status = await self._caller().run(sharing_calls.sharing())
-        found = [ResourceOffer.of(offer, status.node) for offer in status.offers]
+        """What is offered now on all nodes of the mesh, of one type or of all."""
+        everyone = await self._caller().run(across_calls.sharing_everywhere())
+        found = [
+            ResourceOffer.of(offer, status.node)
+            for status in everyone.nodes
+            for offer in status.offers
+        ]
         wanted = None if resource_type is None else type_named(resource_type)
         return [offer for offer in found if wanted in (None, offer.resource_type)]
 
     async def get_active_allocations(self) -> list[ResourceAllocation]:
-        """What is borrowed now, by anyone; one for each kind of each job."""
-        status = await self._caller().run(sharing_calls.sharing())
-        return [ResourceAllocation.of(one, status.node) for one in status.allocations]
+        """What is borrowed now, by anyone on any node; one for each kind of each job."""
+        everyone = await self._caller().run(across_calls.sharing_everywhere())
+        return [
+            ResourceAllocation.of(one, status.node)
+            for status in everyone.nodes
+            for one in status.allocations
+        ]
 
     async def request_resources(self, request: ResourceRequest) -> ResourceAllocation:
-        """Take what a request asks for, and hold it; waits `max_wait_time`, then NoResources."""
+        """Take what a request asks for, and hold it; waits `max_wait_time`, then NoResources.
+
+        On this machine: what is held waits for a script in one of its directories. On another run
+        it at once, with `execute_on_shared_resources`.
+        """
         caller = self._caller()
         if request.request_id in self._held:
             raise BadValue(
@@ -107,7 +119,8 @@ class ResourceSharingManager:
             )
         folder = Path(tempfile.mkdtemp(prefix="grid-hold-"))
         argv = ["/bin/sh", "-c", _HOLD, "hold", str(folder), str(os.getpid())]
-        spec = self._spec(argv, request, name=request.request_id)
+        here = (await caller.run(calls.status())).name
+        spec = self._spec(argv, request, name=request.request_id, node=here)
         try:
             await self._borrow(caller, spec, request)
         except BaseException:
@@ -178,9 +191,15 @@ class ResourceSharingManager:
         )
 
     def _spec(
-        self, command: str | Sequence[str], request: ResourceRequest, *, name: str
+        self,
+        command: str | Sequence[str],
+        request: ResourceRequest,
+        *,
+        name: str,
+        node: str | None = None,
     ) -> JobSpec:
         told: Wishes = {
+            **running.placed(node),
             **running.configured(self.config),
             **borrowing.loan(borrowing.kind_of(request.resource_type), request.amount),
             "name": name,

@@ -81,6 +81,11 @@ async def cancelled_with_us(caller: AsyncCaller, spec: JobSpec) -> AsyncIterator
         raise
 
 
+def placed(node: str | None) -> Wishes:
+    """On this node or nowhere; None: wherever it fits."""
+    return Wishes() if node is None else Wishes(node=node)
+
+
 def configured(config: ClusterConfig) -> Wishes:
     """What the `execution` section says of every job, as far as somebody set it."""
     execution = config.execution

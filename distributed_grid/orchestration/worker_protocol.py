@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from distributed_grid.client import borrowing, sharing_calls
+from distributed_grid.client import across_calls, borrowing, mesh_calls, sharing_calls
 from distributed_grid.client.specification import Wishes, new_id, specification
 from distributed_grid.client.status_dicts import amount_number, iso, offer_dict
 from distributed_grid.config.cluster_config import ClusterConfig
@@ -51,10 +51,10 @@ class ResourceSharingProtocol:
         thresholds: Mapping[str, float] | ThresholdsConfig | None = None,
     ) -> dict[str, Any]:
         """What a node measures, and what it would offer; other thresholds can only offer less."""
-        status = await self._status_of(node)
-        sharing = await self._agent.caller.run(sharing_calls.sharing())
+        status, sharing = await self._status_of(node)
         offers = [offer_dict(offer, status.name) for offer in sharing.offers]
-        report = _report(status, sharing)
+        is_here = status.name == (await self._agent.open()).name
+        report = _report(status, sharing, is_here=is_here)
         if thresholds is not None:
             limits = _thresholds(thresholds)
             offers = [offer for offer in offers if _passes(offer, report, limits)]
@@ -72,19 +72,22 @@ class ResourceSharingProtocol:
 
         Gives whether it ended well, and its output; the directory is removed when it has.
         """
-        await self._status_of(node)
+        status, sharing = await self._status_of(node)
+        is_here = sharing.node == (await self._agent.open()).name
         job_id = new_id()
         told: Wishes = {
             **running.configured(self.config),
             **_wishes(resources),
             "id": job_id,
             "shared": True,
+            **running.placed(None if is_here else status.name),
         }
         kind = borrowing.kind_of(next(iter(resources), "cpu"))
         caller = self._agent.caller
-        folder = _made(work_dir, job_id[:16])
+        # Elsewhere it starts in a directory of its own, whatever is told.
+        folder = _made(work_dir, job_id[:16]) if is_here else None
         try:
-            spec = specification(script, {**told, "cwd": folder})
+            spec = specification(script, {**told, "cwd": folder} if folder else told)
             wait_ms = borrowing.WAIT_S_DEFAULT * 1_000
             await running.borrow(
                 caller,
@@ -98,19 +101,25 @@ class ResourceSharingProtocol:
         except GridError as error:
             return False, str(error)
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            if folder is not None:
+                shutil.rmtree(folder, ignore_errors=True)
         return (True, ran.stdout) if ran.is_ok else (False, ran.stderr or ran.job.reason)
 
     async def close(self) -> None:
         """Hang up; ends an agent that was started here."""
         await self._agent.close()
 
-    async def _status_of(self, node: NodeConfig | str) -> NodeStatus:
+    async def _status_of(self, node: NodeConfig | str) -> tuple[NodeStatus, SharingStatus]:
         name, host = (node, node) if isinstance(node, str) else (node.name, node.host)
         status = await self._agent.open()
-        if name != status.name and not {name, host} & _HERE:
+        caller = self._agent.caller
+        if name == status.name or {name, host} & _HERE:
+            return status, await caller.run(sharing_calls.sharing())
+        mesh = await caller.run(mesh_calls.nodes())
+        if all(name not in (one.name, one.id) for one in mesh.nodes):
             raise NotJoined(name)
-        return status
+        there = await caller.run(across_calls.status_of(name))
+        return there, await caller.run(across_calls.sharing_of(name))
 
 
 def _made(work_dir: str, name: str) -> Path:
@@ -131,10 +140,25 @@ def _wishes(resources: Mapping[str, float | str]) -> Wishes:
     return whole | {"resources": custom}
 
 
-def _report(status: NodeStatus, sharing: SharingStatus) -> dict[str, Any]:
+def _disk(
+    status: NodeStatus, sharing: SharingStatus, *, is_here: bool
+) -> tuple[float | None, float | None]:
+    """In GiB; of another machine only what it offers is known."""
+    if is_here:
+        disk = shutil.disk_usage(status.data_dir if Path(status.data_dir).is_dir() else "/")
+        return amount_number("storage", disk.total), amount_number("storage", disk.free)
+    offers = [offer for offer in sharing.offers if offer.kind == "storage"]
+    if not offers:
+        return None, None
+    total = max(offer.total for offer in offers)
+    free = sum(offer.amount for offer in offers)
+    return amount_number("storage", total), amount_number("storage", free)
+
+
+def _report(status: NodeStatus, sharing: SharingStatus, *, is_here: bool) -> dict[str, Any]:
     """What seed 003's worker printed."""
     use = sharing.owner
-    disk = shutil.disk_usage(status.data_dir if Path(status.data_dir).is_dir() else "/")
+    disk_total, disk_free = _disk(status, sharing, is_here=is_here)
     by_device = dict(use.gpu_used_milli) if use else {}
     return {
         "timestamp": iso(use.at_ms) if use else None,
@@ -149,8 +173,8 @@ def _report(status: NodeStatus, sharing: SharingStatus) -> dict[str, Any]:
             "percent": use.memory_used_milli / 10 if use else None,
         },
         "disk": {
-            "total_gb": amount_number("storage", disk.total),
-            "free_gb": amount_number("storage", disk.free),
+            "total_gb": disk_total,
+            "free_gb": disk_free,
         },
         "gpus": [
             {

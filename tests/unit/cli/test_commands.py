@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from distributed_grid.cli import is_plain_run, run
+from distributed_grid.cli.placing_words import told_of
 from distributed_grid.cli.running import Told
 from tests.agent_stand_in import (
     CannedAgent,
@@ -376,10 +377,22 @@ def loaded_by_run(clean_env, *options: str) -> list[str]:
     return done.stdout.split()
 
 
-def test_run_loads_nothing_heavy(agent, clean_env):
-    loaded = loaded_by_run(clean_env, "--cpus", "1")
+@pytest.mark.parametrize(
+    "options",
+    [("--cpus", "1"), ("--node", "gpu1", "--gang", "2", "--avoid", "class:laptop")],
+    ids=["cpus", "places"],
+)
+def test_run_loads_nothing_heavy(agent, clean_env, options):
+    loaded = loaded_by_run(clean_env, *options)
 
     assert [name for name in HEAVY if name in loaded] == []
+
+
+def test_run_loads_what_is_about_places_only_if_a_place_was_named(agent, clean_env):
+    places = {"distributed_grid.client.placing", "distributed_grid.wire.across_api"}
+
+    assert places.isdisjoint(loaded_by_run(clean_env, "--cpus", "1"))
+    assert "distributed_grid.client.placing" in loaded_by_run(clean_env, "--node", "gpu1")
 
 
 def test_run_without_options_loads_as_little_as_it_can(agent, clean_env):
@@ -391,7 +404,9 @@ def test_run_without_options_loads_as_little_as_it_can(agent, clean_env):
 def test_run_without_options_means_what_the_options_say_when_nobody_gives_them():
     told = run.command.make_context("run", ["tool", "--cpus", "2"]).params
 
-    assert Told(**told) == Told(words=("tool", "--cpus", "2"))
+    placing = told_of(told)
+
+    assert Told(placing=placing, **told) == Told(words=("tool", "--cpus", "2"))
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,13 @@ import os
 import pty
 import subprocess
 import termios
+from pathlib import Path
 
 import msgspec
 import pytest
 import segno
 
-from distributed_grid.cli.join import in_a_line
+from distributed_grid.cli.join import in_a_line, tell
 from distributed_grid.wire.api import Event
 from distributed_grid.wire.mesh_api import Joined
 from tests.agent_stand_in import STARTED_MS, CannedAgent, serving
@@ -212,6 +213,26 @@ def test_who_does_not_know_all_of_them_yet_says_that_there_are_more():
     assert in_a_line(some).endswith(": 3 nodes, and more")
 
 
+@pytest.mark.parametrize(
+    ("roles", "was_member", "is_told"),
+    [
+        (("member",), False, True),
+        (("worker",), False, True),
+        (("admin", "member"), False, True),
+        (("guest",), False, False),
+        (("member",), True, False),
+    ],
+)
+def test_whoever_lets_members_run_jobs_here_is_told_so(capsys, roles, was_member, is_told):
+    tell(Joined(mesh="ab" * 32, name="attic", roles=roles, was_member=was_member, nodes=2))
+    said = capsys.readouterr()
+
+    assert said.out.endswith(": 2 nodes\n")
+    assert ("may run jobs here now, as you; with resource_sharing.enabled: false" in said.err) is (
+        is_told
+    )
+
+
 def test_joining_twice_is_harmless_and_says_so(desk, attic, grid):
     text = grid("ticket").stdout.strip()
     first = json.loads(grid("join", text, "--data-dir", "attic", "--json").stdout)
@@ -392,7 +413,7 @@ def test_the_last_admin_leaves_only_by_force(desk, grid):
 @pytest.mark.parametrize(("answer", "code"), [(b"n\n", 1), (b"y\n", 0)])
 def test_on_a_terminal_leaving_is_asked_for(attic, grid, clean_env, answer, code):
     grid("join", grid("ticket").stdout.strip(), "--data-dir", "attic")
-    env = {**clean_env, "GRID_HOME": clean_env["GRID_HOME"].replace("/g", "/attic")}
+    env = {**clean_env, "GRID_HOME": str(Path(clean_env["GRID_HOME"]).with_name("attic"))}
     left, _, seen = on_a_terminal("leave", env=env, says=answer)
 
     assert left == code, seen

@@ -6,9 +6,10 @@ from hypothesis import strategies as st
 from distributed_grid import errors
 from distributed_grid.client import calls
 from distributed_grid.client.exchange import BadAnswer, Response
-from distributed_grid.client.problems import error_of, problem_of
+from distributed_grid.client.problems import problem_of
 from distributed_grid.errors import Ambiguous, BadValue, GridError, NeverFits, NotFound
 from distributed_grid.wire.api import Jobs, Problem
+from distributed_grid.wire.problems import error_of
 from tests.agent_stand_in import a_view
 
 

@@ -180,10 +180,15 @@ def test_what_the_agent_decides_can_be_given_to_it_as_variables(tmp_path):
         .with_max_connections_per_node(8)
         .with_connection_timeout("750ms")
     )
+    config = msgspec.structs.replace(
+        config, battery_threshold=30, thermal_limit_celsius=70, prefer_ac_power=False
+    )
     mesh = load_settings(config.environment(), directory=str(tmp_path)).settings.mesh
 
     assert (mesh.topology, mesh.max_connections_per_node) == ("full", 8)
     assert mesh.connection_timeout_ms == 750
+    assert (mesh.battery_threshold_percent, mesh.thermal_limit_centi) == (30, 7_000)
+    assert mesh.prefer_ac_power is False
 
 
 def test_notes_tell_what_is_the_agents_and_what_comes_later():
@@ -193,7 +198,6 @@ def test_notes_tell_what_is_the_agents_and_what_comes_later():
     assert [note.partition(":")[0] for note in usual] == [
         "ways of discovery beyond tickets and addresses come later",
         "relays among members and NAT traversal come later",
-        "jobs placed across the mesh come later",
     ]
     assert set(changed) - set(usual) == {
         "topology is the agent's: start it with GRID_MESH_TOPOLOGY=full"

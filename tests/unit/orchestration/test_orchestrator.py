@@ -13,6 +13,7 @@ from distributed_grid.model.lending import Withheld
 from distributed_grid.orchestration.failures import JobFailed, NoResources, NotInitialized
 from distributed_grid.orchestration.resource_sharing import ResourceType
 from tests.agent_stand_in import CannedAgent, a_view, serving
+from tests.mesh_stand_in import a_node
 
 
 @pytest.fixture
@@ -232,3 +233,50 @@ async def test_wrong_words_are_our_errors(orchestrator, agent):
                 await orchestrator.run_with_shared_resources("true", kind, amount)
 
     assert agent.submitted == []
+
+
+# --- Over a mesh ----------------------------------------------------------------------------------
+
+
+async def test_a_command_runs_on_as_many_nodes_as_are_wanted_those_listed_first(tmp_path, agent):
+    agent.mesh.members += [a_node("attic"), a_node("barn"), a_node("gone", health="dead")]
+    agent.ends_as = lambda spec: a_view(spec.name, node=spec.require.nodes[0])
+    agent.write("echo", b"hi\n")
+    config = ClusterConfig.from_dict({"name": "home", "nodes": ["barn", "desk"]})
+    async with GridOrchestrator(config, data_dir=tmp_path) as orchestrator:
+        result = await orchestrator.run_command("echo hi", nodes=2)
+        named = await orchestrator.run_command("echo hi", node_names=["attic"])
+        with pytest.raises(NoResources, match="the cluster: has 3 machines"):
+            await orchestrator.run_command("echo hi", nodes=4)
+        with pytest.raises(NoResources, match="gone: not joined"):
+            await orchestrator.run_command("echo hi", node_names=["attic", "gone"])
+
+    assert result["outputs"] == {"desk": "hi\n", "barn": "hi\n"}
+    assert named["outputs"] == {"attic": "hi\n"}
+    assert [spec.require.nodes for spec in agent.submitted] == [("desk",), ("barn",), ("attic",)]
+
+
+async def test_the_first_failure_of_several_nodes_is_told(tmp_path, agent):
+    agent.mesh.members.append(a_node("attic"))
+    agent.ends_as = lambda spec: a_view(
+        spec.name, state="failed", exit_code=3, node=spec.require.nodes[0]
+    )
+    async with GridOrchestrator(data_dir=tmp_path) as orchestrator:
+        with pytest.raises(JobFailed, match="failed on desk with exit code 3"):
+            await orchestrator.run_command("false", nodes=2)
+
+
+async def test_the_status_has_every_machine_of_the_mesh(tmp_path, agent):
+    agent.mesh.members += [a_node("attic", gpus_total=2, gpus_free_milli=1_500), a_node("away")]
+    agent.mesh.members[2] = msgspec.structs.replace(agent.mesh.members[2], health="left")
+    agent.across.others = (msgspec.structs.replace(agent.lends, node="attic", state="paused"),)
+    agent.across.missing = ("cellar",)
+    agent.lends = msgspec.structs.replace(agent.lends, not_joined=("attic", "gpu1"))
+    async with GridOrchestrator(data_dir=tmp_path) as orchestrator:
+        status = await orchestrator.get_status()
+        shared = await orchestrator.get_shared_resource_status()
+
+    assert (status.total_nodes, status.online_nodes, status.total_gpus) == (3, 2, 4)
+    assert [node.name for node in status.nodes] == ["desk", "attic", "gpu1"]
+    assert shared["states"] == {"desk": "open", "attic": "paused"}
+    assert (shared["not_joined"], shared["missing"]) == (["gpu1"], ["cellar"])

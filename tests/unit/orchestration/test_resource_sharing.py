@@ -20,6 +20,7 @@ from distributed_grid.orchestration.resource_sharing import (
 )
 from distributed_grid.wire.sharing import AllocationView, OwnerUse
 from tests.agent_stand_in import STARTED_MS, CannedAgent, a_view, serving
+from tests.mesh_stand_in import a_node
 
 GIB = 1 << 30
 
@@ -308,3 +309,37 @@ async def test_an_agent_that_cannot_be_started_says_why(tmp_path):
 
     with pytest.raises(NotStarted, match="A file stands in the way"):
         await manager.start()
+
+
+async def test_another_node_of_the_mesh_reports_what_it_knows_of_itself(protocol, agent):
+    agent.mesh.members.append(a_node("attic"))
+    agent.lends = msgspec.structs.replace(agent.lends, offers=OFFERS)
+    report = await protocol.check_node_resources("attic")
+    disks = [offer for offer in report["offers"] if offer["resource_type"] == "disk"]
+    agent.lends = msgspec.structs.replace(agent.lends, offers=())
+    nothing = await protocol.check_node_resources("attic")
+    await protocol.close()
+
+    assert (report["node_id"], {offer["node_id"] for offer in report["offers"]}) == (
+        "attic",
+        {"attic"},
+    )
+    told = report["status"]["disk"]
+    assert [told["total_gb"]] == ([disk["total"] for disk in disks] or [None])
+    assert nothing["status"]["disk"] == {"total_gb": None, "free_gb": None}
+
+
+async def test_a_job_for_another_node_starts_there_in_a_directory_of_its_own(
+    protocol, agent, tmp_path
+):
+    agent.mesh.members.append(a_node("attic"))
+    agent.write("echo", b"there\n")
+    done = await protocol.execute_remote_job(
+        "attic", "echo there", {"cpu": 1}, work_dir=str(tmp_path / "jobs")
+    )
+    await protocol.close()
+    [spec] = agent.submitted
+
+    assert done == (True, "there\n")
+    assert spec.require.nodes == ("attic",)
+    assert not (tmp_path / "jobs").exists()
