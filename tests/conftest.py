@@ -1,6 +1,7 @@
 """What every test may ask for: the real `grid` command, and the marks that name rows.
 
-Lives here: the `grid` and `clean_env` fixtures, hypothesis profiles, the collection of row marks.
+Lives here: the `grid` and `clean_env` fixtures, hypothesis profiles, the collection of row marks,
+what is not measured.
 Never here: builders of nodes and jobs (beside the tests that use them), fakes, anything with state.
 Invariant: a test sees a home of its own; nothing of the person who runs it leaks in.
 """
@@ -10,7 +11,8 @@ import inspect
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -173,6 +175,51 @@ def _write_report(target: Path, items: Sequence[pytest.Item]) -> None:
             }
         )
     target.write_text(json.dumps(tests), encoding="utf-8")
+
+
+# --- Coverage: whom it would only hold up --------------------------------------------------------
+
+
+_PAUSED = pytest.StashKey[Callable[[], None]]()  # What takes the measurement up again.
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, object, object]:
+    """Neither a test that is marked `unmeasured` nor a process that it starts is measured."""
+    if not _is_unmeasured(item):
+        return (yield)
+    if _PAUSED not in item.session.stash:
+        item.session.stash[_PAUSED] = _paused_measurement()
+    try:
+        return (yield)
+    finally:
+        if nextitem is None or not _is_unmeasured(nextitem):  # Each start costs some time.
+            item.session.stash[_PAUSED]()
+            del item.session.stash[_PAUSED]
+
+
+def _is_unmeasured(item: pytest.Item) -> bool:
+    return item.get_closest_marker("unmeasured") is not None
+
+
+def _paused_measurement() -> Callable[[], None]:
+    import coverage
+
+    measurement = coverage.Coverage.current()
+    if measurement is None:
+        return lambda: None
+    variables = {name: os.environ.pop(name) for name in list(os.environ) if "COVERAGE" in name}
+    measurement.stop()
+
+    def resume() -> None:
+        with warnings.catch_warnings():  # It would tell that our modules were imported before.
+            warnings.simplefilter("ignore", coverage.exceptions.CoverageWarning)
+            measurement.start()
+        os.environ.update(variables)
+
+    return resume
 
 
 ASYNC_TEST_S_MAX = 30

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -174,13 +174,15 @@ class MeshLab:
         return lab
 
     @classmethod
-    def on_wire(cls, names: Sequence[str]) -> "MeshLab":
-        """Each on a host of its own, none of them up."""
+    def on_wire(cls, names: Iterable[str], config: Mapping[str, str] | str = "") -> "MeshLab":
+        """Each on a host of its own, none of them up; all configured alike, or by name."""
         lab = cls()
+        names = list(names)
         wire = lab._rest.enter_context(Wire(len(names)))
         lab._networks += wire.hosts
         for host, name in zip(wire.hosts, names, strict=True):
-            lab.member(name, net=host)
+            words = config if isinstance(config, str) else config[name]
+            lab.member(name, net=host, config=words)
         return lab
 
     def network(self) -> Namespace:

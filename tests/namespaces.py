@@ -100,6 +100,11 @@ class Host(Namespace):
     def plug_in(self) -> None:
         self.run("ip", "link", "set", "eth0", "up")
 
+    def throttle(self, mbit_s: int) -> None:
+        """From now on it sends no faster than this."""
+        shape = f"rate {mbit_s}mbit burst 64kb latency 200ms"
+        self.run("tc", "qdisc", "replace", "dev", "eth0", "root", "tbf", *shape.split())
+
     def move(self, address: str) -> None:
         """Another address, as after a new lease; the old one is gone."""
         self.run("ip", "address", "flush", "dev", "eth0")

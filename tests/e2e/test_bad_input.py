@@ -9,6 +9,8 @@ import pytest
 
 from tests.conftest import VENV_BIN
 
+pytestmark = pytest.mark.unmeasured
+
 ID = "5f0c" + "0" * 60
 NODE = {"id": ID, "name": "attic", "capabilities": {"cpu_cores": 4}, "capacity": {"cpu_cores": 4}}
 JOB = {"name": "job"}

@@ -1,9 +1,7 @@
 """Jobs in containers, by a real podman with an image of one busybox, in a store of its own."""
 
 import os
-import shutil
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,53 +10,15 @@ import pytest
 from distributed_grid.wire.keeper import Preempt, Resume, Stop, Suspend
 from tests.agent_lab import AgentLab
 from tests.keeper_lab import KeeperLab, wait_until
+from tests.podman_lab import IMAGE, Podman, podman_in
 
 pytestmark = pytest.mark.slow
-
-IMAGE = "localhost/grid-test:latest"
-TOOLS = ("sh", "echo", "cat", "sleep", "tail", "touch", "pwd", "env", "true")
-NEEDED = ("podman", "runc", "busybox")
-
-
-class Podman:
-    """Podman as it works in a virtual machine without systemd, with a store of its own."""
-
-    def __init__(self, root: Path) -> None:
-        self.words = [
-            *("podman", "--root", str(root / "store"), "--runroot", str(root / "run")),
-            *("--runtime", "runc", "--cgroup-manager", "cgroupfs", "--storage-driver", "vfs"),
-        ]
-        self.env = {
-            "GRID_CONTAINER_RUNTIME": " ".join(self.words),
-            "GRID_CONTAINER_OPTIONS": "--ulimit nofile=1024:1024 --ulimit nproc=1024:1024",
-        }
-
-    def __call__(self, *words: str) -> str:
-        done = subprocess.run([*self.words, *words], capture_output=True, text=True, check=True)
-        return done.stdout
-
-    def containers(self) -> list[str]:
-        return self("ps", "--all", "--quiet").split()
 
 
 @pytest.fixture(scope="module")
 def podman(tmp_path_factory) -> Iterator[Podman]:
-    missing = [name for name in NEEDED if not shutil.which(name)]
-    if missing or os.getuid():
-        pytest.skip(f"needs root and {', '.join(missing)}: scripts/setup installs them")
-    root = tmp_path_factory.mktemp("podman")
-    tree = root / "tree"
-    (tree / "bin").mkdir(parents=True)
-    (tree / "tmp").mkdir()
-    shutil.copy(shutil.which("busybox"), tree / "bin" / "busybox")
-    for tool in TOOLS:
-        (tree / "bin" / tool).symlink_to("busybox")
-    subprocess.run(["tar", "-C", tree, "-cf", root / "image.tar", "."], check=True)
-    made = Podman(root)
-    made("import", "--quiet", str(root / "image.tar"), IMAGE)
-    yield made
-    assert made.containers() == []
-    made("rmi", "--all", "--force")
+    with podman_in(tmp_path_factory.mktemp("podman")) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
@@ -241,12 +201,15 @@ def state_of(pid: int) -> str:
     return read(Path(f"/proc/{pid}/stat")).rpartition(b")")[2].split()[0].decode()
 
 
-def test_one_that_gives_way_runs_its_command_inside_and_keeps_what_it_saved(keeper, tmp_path):
+def test_one_that_gives_way_runs_its_command_inside_and_keeps_what_it_saved(
+    podman, keeper, tmp_path
+):
     saved = tmp_path / "saved"
     script = (
         "trap 'while ! [ -s state ]; do :; done; exit 3' TERM; touch ready; while :; do :; done"
     )
     in_container(keeper, tmp_path, script, checkpoint_dir=str(saved))
+    wait_until(lambda: podman("ps", "--quiet"))  # Podman too knows that it runs.
     command = ("sh", "-c", f"cat /proc/1/cmdline >{saved}/init; pwd >state; exit 5")
     keeper.send(Preempt(attempt="one", grace_ms=20_000, command=command))
     ended = keeper.ended()[-1]

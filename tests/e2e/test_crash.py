@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from distributed_grid.agent.loop import STEPS
+from distributed_grid.agent.carrying import STEPS
 from distributed_grid.client.cluster import connect
 from distributed_grid.errors import GridError
 

@@ -12,6 +12,8 @@ from tests import reference
 from tests.conftest import ROOT
 from tests.property.test_columns import answer_of
 
+pytestmark = pytest.mark.unmeasured
+
 EXPECTED = json.loads(golden.ANSWERS.read_text(encoding="utf-8"))
 
 

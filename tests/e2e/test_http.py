@@ -18,7 +18,8 @@ def agent(grid, tmp_path):
     env = {"GRID_HOME": str(home)}
     assert grid("up", "--detach", env=env).returncode == 0
     yield home
-    grid("down", "--stop-jobs", env=env)
+    done = grid("down", "--stop-jobs", env=env)
+    assert done.returncode == 0, done.stderr
 
 
 def ask(home: Path, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
@@ -71,7 +72,7 @@ def test_the_openapi_document_names_every_route(agent):
         assert route.method.lower() in document["paths"][route.path]
 
 
-def test_who_waits_for_a_job_is_told_that_the_agent_goes_down(agent):
+def test_who_waits_for_a_job_is_told_that_the_agent_goes_down(grid, agent):
     ask(agent, "POST", "/v1/jobs", a_submission("a", ["sleep", "60"]))
     with socket.socket(socket.AF_UNIX) as line:
         line.settimeout(20)
@@ -84,6 +85,7 @@ def test_who_waits_for_a_job_is_told_that_the_agent_goes_down(agent):
     assert answer.startswith(b"HTTP/1.1 503")
     assert b'"AgentLeft"' in answer
     assert "Traceback" not in (agent / "agent.log").read_text()
+    assert grid("up", "--detach", env={"GRID_HOME": str(agent)}).returncode == 0  # Its job goes on.
 
 
 def test_every_wrong_request_is_answered_with_a_problem(agent):

@@ -10,6 +10,7 @@ import pytest
 
 from distributed_grid.edges.runner import JOURNAL_FILE, PID_FILE, SOCKET_FILE
 from distributed_grid.edges.runner.agent_link import RunnerGone, ask_for_agent
+from distributed_grid.edges.runner.deadlines import boot_us
 from distributed_grid.wire.keeper import Adopt, Ended, Limits, Quit, Stop
 from tests.keeper_lab import KeeperLab, groups_of, is_alive, wait_until
 
@@ -331,3 +332,21 @@ def test_a_job_stopped_while_the_keeper_is_told_to_end_is_reported_once(
 
     assert len([report for report in lab.reports if isinstance(report, Ended)]) == 1
     assert lab.wait() == 0
+
+
+def test_a_job_whose_agent_stands_still_is_killed_at_its_deadline(
+    any_lab: KeeperLab, tmp_path: Path
+) -> None:
+    """Nobody moves the deadline any more; after it the keeper needs no agent to end the job."""
+    lab = any_lab
+    until_us = boot_us() + 2_000_000
+    lab.send(lab.a_shell("setsid sleep 600 & echo $! >child; wait", until_boot_us=until_us))
+    pids = [lab.started().pid, lab.pid_from(tmp_path / "child")]
+    os.kill(lab.agent_pid, signal.SIGSTOP)
+    try:
+        assert all(map(is_alive, pids))
+        wait_until(lambda: not any(map(is_alive, pids)))
+        assert 0 <= boot_us() - until_us < 2_000_000  # Looked at each 100 ms, on a busy machine.
+    finally:
+        os.kill(lab.agent_pid, signal.SIGCONT)
+    assert lab.ended()[-1].how == "lost"

@@ -5,6 +5,8 @@ import subprocess
 
 import pytest
 
+pytestmark = pytest.mark.unmeasured
+
 
 @pytest.fixture
 def agent(grid, tmp_path):

@@ -7,6 +7,8 @@ import pytest
 
 from tests.conftest import VENV_BIN
 
+pytestmark = pytest.mark.unmeasured
+
 ATTIC, LAB, PI = ("5f0c" + "0" * 60, "a0" + "1" * 62, "b0" + "2" * 62)
 NODES = f"""
 - id: {ATTIC}

@@ -16,6 +16,8 @@ from tests.conftest import Grid
 from tests.trees.nvml import fake_nvml, fleet, h100
 from tests.trees.planting import NAMES, description, plant
 
+pytestmark = pytest.mark.unmeasured
+
 __all__ = ["fake_nvml"]
 
 JUNK = {

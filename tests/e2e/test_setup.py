@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.unmeasured
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 # What the set-up itself needs of a system, without Python, compiler and package manager.
 BARE = ("bash", "cat", "cut", "dirname", "env", "flock", "mkdir", "mv", "rm", "sha256sum", "touch")
@@ -260,10 +262,12 @@ WORDS = [
     "format",
     "unit",
     "sim",
+    "soak",
     "edge",
     "docs",
     "reference",
     "e2e",
+    "mesh",
     "bench",
     "rows",
     "rows-audit",
@@ -302,6 +306,7 @@ def test_every_word_knows_what_it_would_do(word, clean_env):
         pytest.param("unit", "tests/unit", marks=pytest.mark.rows("S2-109")),
         pytest.param("e2e", "tests/e2e", marks=pytest.mark.rows("S2-110")),
         pytest.param("edge", "tests/property", marks=pytest.mark.rows("S2-112")),
+        ("mesh", "tests/mesh"),
     ],
 )
 def test_each_kind_of_test_runs_by_one_word_of_its_own(word, folder, clean_env):

@@ -180,7 +180,7 @@ def test_what_went_wrong_can_be_read_afterwards(lab):
 def test_a_job_that_runs_away_is_seen_and_ended(lab):
     loop = "while :; do :; done"
     done = lab(
-        "run-shared", "-r", "cpu", "-a", "1", "--timeout", "1s", "-j", "wild", "sh", "-c", loop
+        "run-shared", "-r", "cpu", "-a", "1", "--timeout", "5s", "-j", "wild", "sh", "-c", loop
     )
     attempt = lab.json("job", "wild")["attempts"][0]
 

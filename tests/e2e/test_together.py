@@ -17,7 +17,8 @@ def home(grid, tmp_path):
     env = {"GRID_HOME": str(folder)}
     assert grid("up", "--detach", env=env).returncode == 0
     yield folder
-    grid("down", "--stop-jobs", env=env)
+    done = grid("down", "--stop-jobs", env=env)
+    assert done.returncode == 0, done.stderr
 
 
 def view(grid, home: Path, name: str) -> dict:
