@@ -44,10 +44,15 @@ def enter_network() -> None:
 class Agent:
     """One of them."""
 
-    def __init__(self, folder: Path, number: int) -> None:
+    def __init__(self, folder: Path, number: int, config: str = "") -> None:
         self.name = f"n{number:02d}"
         self.home = folder / self.name
         self._caller: Caller | None = None
+        self._words: list[str] = []
+        if config:
+            file = folder / f"{self.name}.yaml"
+            file.write_text(config)
+            self._words = ["--config", str(file)]
         self._env = {
             "PATH": os.environ.get("PATH", os.defpath),
             "PYTHONPATH": str(ROOT),
@@ -58,7 +63,7 @@ class Agent:
 
     def up(self) -> None:
         """Start agent and keeper; returns when the agent answers."""
-        argv = [*GRID, "up", "--detach", "--name", self.name]
+        argv = [*GRID, "up", "--detach", "--name", self.name, *self._words]
         done = subprocess.run(argv, env=self._env, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
 
@@ -149,11 +154,11 @@ class Agent:
 
 
 @contextlib.contextmanager
-def fleet(count: int) -> Iterator[list[Agent]]:
+def fleet(count: int, config: str = "") -> Iterator[list[Agent]]:
     """So many agents, in no mesh and not up; gone afterwards."""
     assert os.environ.get(INSIDE), "in a network of its own only"
     with tempfile.TemporaryDirectory(prefix="grid-mesh-") as folder:
-        agents = [Agent(Path(folder), number) for number in range(count)]
+        agents = [Agent(Path(folder), number, config) for number in range(count)]
         try:
             yield agents
         finally:

@@ -9,10 +9,10 @@ page do.
 import argparse
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 ROOT = Path(__file__).parents[1]
 WIDTH = 720
@@ -135,6 +135,24 @@ def mesh_panels(found: dict[str, Any]) -> list[Bars]:
     ]  # fmt: skip
 
 
+def cluster_panels(found: dict[str, Any]) -> list[Bars]:
+    """What `benchmarks.cluster` found; who failed or does not move work has no row."""
+    names = {"ray": "Ray", "dask": "Dask", "hyperqueue": "HyperQueue"}
+    systems = {"Grid": found["grid"]}
+    systems |= {names[name]: row for name, row in found["peers"].items()}
+    rates = [(name, row["array_per_s"]) for name, row in systems.items() if "array_per_s" in row]
+    again = [
+        (name, row["replacing"]["from_kill_s"]["p50"])
+        for name, row in systems.items()
+        if "from_kill_s" in row.get("replacing", {})
+    ]
+    nodes = found["grid"]["nodes"]
+    return [
+        Bars(f"One array of /bin/true over {nodes} nodes", "jobs a second, more is better", rates),
+        Bars("A node is killed with -9: its job runs again", "seconds, less is better", again),
+    ]
+
+
 def _bars(panel: Bars, top: float) -> list[str]:
     left, right = 150, WIDTH - 70
     ticks = _ticks([0, *(value for _, value in panel.rows)])
@@ -209,6 +227,13 @@ def _apart(places: list[float]) -> list[float]:
     return moved
 
 
+PICTURES: Final[dict[str, tuple[str, Callable[[dict[str, Any]], list[Bars]]]]] = {
+    "jobs": ("Jobs on one machine with two cores", jobs_panels),
+    "mesh": ("A mesh on one machine with two cores", mesh_panels),
+    "cluster": ("Four nodes on one machine with two cores", cluster_panels),
+}
+
+
 def main() -> None:
     """Draw what was measured."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
@@ -216,13 +241,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="else into docs/plots")
     options = parser.parse_args()
     found = json.loads(options.file.read_text())
-    is_mesh = found.get("benchmark") == "mesh"
-    out = options.out or ROOT / "docs" / "plots" / ("mesh.svg" if is_mesh else "jobs.svg")
+    name = found.get("benchmark", "jobs")
+    title, panels = PICTURES[name]
+    out = options.out or ROOT / "docs" / "plots" / f"{name}.svg"
     out.parent.mkdir(parents=True, exist_ok=True)
-    if is_mesh:
-        out.write_text(bars_svg("A mesh on one machine with two cores", mesh_panels(found)))
-    else:
-        out.write_text(bars_svg("Jobs on one machine with two cores", jobs_panels(found)))
+    out.write_text(bars_svg(title, panels(found)))
     print(out)
 
 

@@ -24,11 +24,12 @@ def peers_python() -> Path:
     return folder / "bin" / "python"
 
 
-def run_peer(name: str, *numbers: int) -> dict[str, Any]:
+def run_peer(name: str, *numbers: int, what: str = "jobs") -> dict[str, Any]:
     """What a peer measured; an error is a result too."""
-    argv = [str(peers_python()), "-m", f"benchmarks.peers.{name}_jobs", *map(str, numbers)]
+    argv = [str(peers_python()), "-m", f"benchmarks.peers.{name}_{what}", *map(str, numbers)]
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     if done.returncode != 0:
         return {"error": done.stderr.strip().splitlines()[-1:]}
-    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    told = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    found: dict[str, Any] = json.loads(told[-1])  # Some say more than they were asked.
     return found

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,26 +29,21 @@ NAMES = (
 
 def main(bound_s: int) -> None:
     """Measure and print."""
-    # A home and a token for this cluster alone: nothing of the user's is read or written.
-    home = tempfile.mkdtemp(prefix="grid-ray-")
-    os.environ |= {"HOME": home, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    import ray
+    with own_cluster():
+        import ray
 
-    before = _raylets()
-    try:
-        _start("--head", "--port=6379", "--include-dashboard=false")
+        start("--head", "--port=6379", "--include-dashboard=false")
         ray.init(address=ADDRESS, logging_level="ERROR", log_to_driver=False)
 
         def until_dead(number: int) -> float | None:
-            known = _raylets()
-            _start(f"--address={ADDRESS}")
-            [raylet] = _raylets() - known
-            _until(lambda: _alive(ray) == 2, 60)
+            known = raylets()
+            start(f"--address={ADDRESS}")
+            [raylet] = raylets() - known
+            until(lambda: alive(ray) == 2, 60)
             time.sleep(10)  # Beyond the first delay of its health checks.
             begin = time.monotonic()
             os.kill(raylet, number)
-            if _until(lambda: _alive(ray) == 1, bound_s):
+            if until(lambda: alive(ray) == 1, bound_s):
                 return round(time.monotonic() - begin, 2)
             return None
 
@@ -59,24 +55,38 @@ def main(bound_s: int) -> None:
         }
         print(json.dumps(found), flush=True)
         ray.shutdown()
+
+
+@contextlib.contextmanager
+def own_cluster() -> Iterator[str]:
+    """A home and a token for this cluster alone: nothing of the user's is read or written."""
+    home = tempfile.mkdtemp(prefix="grid-ray-")
+    os.environ |= {"HOME": home, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    before = raylets()
+    try:
+        yield home
     finally:
-        for pid in _raylets() - before:
+        for pid in raylets() - before:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         shutil.rmtree(home, ignore_errors=True)
 
 
-def _start(*words: str) -> None:
-    argv = [str(Path(sys.executable).with_name("ray")), "start", *words, "--num-cpus=1"]
+def start(*words: str, cpus: int = 1) -> None:
+    """A node; the first is the head."""
+    argv = [str(Path(sys.executable).with_name("ray")), "start", *words, f"--num-cpus={cpus}"]
     argv += ["--node-ip-address=127.0.0.1", "--object-store-memory=100000000"]
     subprocess.run(argv, check=True, capture_output=True, timeout=120)
 
 
-def _alive(ray: Any) -> int:
+def alive(ray: Any) -> int:
+    """How many nodes the head takes for alive."""
     return sum(node["Alive"] for node in ray.nodes())
 
 
-def _until(question: Any, bound_s: float) -> bool:
+def until(question: Any, bound_s: float) -> bool:
+    """Whether it became true in time."""
     deadline = time.monotonic() + bound_s
     while time.monotonic() < deadline:
         if question():
@@ -85,7 +95,7 @@ def _until(question: Any, bound_s: float) -> bool:
     return False
 
 
-def _raylets() -> set[int]:
+def raylets() -> set[int]:
     """Those of this network."""
     here = Path("/proc/self/ns/net").stat().st_ino
     found = set()

@@ -2,7 +2,7 @@
 
 import os
 
-WIDTH = 2
+WIDTH = int(os.environ.get("GRID_PEER_WIDTH", "2"))  # Workers of each.
 TRUE = "/bin/true"
 
 
