@@ -38,6 +38,7 @@ ELSEWHERE = {
     "make e2e": ".ci/run",
     "make edge": "tests/e2e/test_setup.py",
     "make format": "tests/e2e/test_setup.py",
+    "make mesh": ".ci/run",
     "make rows": "tests/tidy/test_rows.py",
     "make rows-audit": "tests/tidy/test_rows.py",
     "make setup": "tests/e2e/test_setup.py",

@@ -81,6 +81,8 @@ def test_the_reference_tells_the_default_of_every_key_of_the_mesh(key):
         assert told == {"mesh.relay": "none", "mesh.allow": "all"}[key]
     elif mesh_file.KEYS[key].endswith("_ms"):
         assert told == duration.text(default)
+    elif mesh_file.KEYS[key].endswith("_centi"):
+        assert told == str(default // 100)
     else:
         assert told == words.get(default, str(default))
 

@@ -25,6 +25,7 @@ REQUIRED = [
     "docs/guides/why-not-here.md",
     "docs/guides/write-a-policy.md",
     "docs/internals/journey-of-a-decision.md",
+    "docs/internals/protocols.md",
     "docs/internals/testing.md",
     "docs/limitations.md",
     "docs/reference/cli.md",

@@ -100,6 +100,7 @@ ESCAPES = {
 }
 
 
+@pytest.mark.unmeasured
 @pytest.mark.parametrize("text", TRUE.values(), ids=TRUE)
 def test_a_true_page_passes(text, tmp_path, clean_env):
     page = tmp_path / "page.md"
@@ -110,6 +111,7 @@ def test_a_true_page_passes(text, tmp_path, clean_env):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.unmeasured
 @pytest.mark.parametrize(("text", "words"), UNTRUE.values(), ids=UNTRUE)
 def test_an_untrue_page_fails(text, words, tmp_path, clean_env):
     page = tmp_path / "page.md"
