@@ -49,9 +49,14 @@ unit: setup  ## unit and property tests (ARGS="-k rank" for some of them)
 	@$(PYTEST) $(wildcard tests/unit tests/property)
 
 .PHONY: sim
-sim: setup  ## a made-up owner and a made-up mesh (SEED=7), their stories and verdicts
+sim: setup  ## a made-up owner, a made-up mesh and a made-up cluster (SEED=7): stories, verdicts
 	@$(PYTHON) -m distributed_grid.sim.owner --seed $(or $(SEED),0) $(ARGS)
 	@$(PYTHON) -m distributed_grid.sim.mesh --seed $(or $(SEED),0) $(ARGS)
+	@$(PYTHON) -m distributed_grid.sim.across --seed $(or $(SEED),0) $(ARGS)
+
+.PHONY: soak
+soak: setup  ## five thousand made-up clusters with all faults (SEEDS=n, SEED=n for the first)
+	@$(PYTHON) -m scripts.soak --seed $(or $(SEED),0) --seeds $(or $(SEEDS),5000) $(ARGS)
 
 .PHONY: edge
 edge: setup  ## edge cases only: any order, any junk, malformed files
@@ -69,9 +74,13 @@ reference: setup  ## write the generated reference pages
 e2e: setup  ## end to end: the installed product
 	@$(PYTEST) tests/e2e
 
+.PHONY: mesh
+mesh: setup  ## many machines: real agents, each in a network of its own (needs root)
+	@$(PYTEST) tests/mesh
+
 .PHONY: bench
-bench: setup  ## measure placement, peers in the same run
-	@$(PYTHON) -m benchmarks.placement $(ARGS)
+bench: setup  ## measure placement, peers in the same run (NAME=cluster, jobs, mesh, shipping, …)
+	@$(PYTHON) -m benchmarks.$(or $(NAME),placement) $(ARGS)
 
 .PHONY: rows
 rows: setup  ## which promises are proven, and what is left

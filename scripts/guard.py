@@ -24,6 +24,7 @@ import psutil
 PR_SET_PDEATHSIG: Final = 1
 PR_SET_CHILD_SUBREAPER: Final = 36
 LOOK_S: Final = 0.05
+WORDS_MAX: Final = 200  # Of a command line: what it runs, not all that it is given.
 KILL_S: Final = 10.0  # A killed process is gone when its last system call returns.
 
 
@@ -32,7 +33,7 @@ class _Told(Exception):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit code of the command; names of what outlived it are written to the file TOLD."""
+    """The exit code of the command; what outlived it is written to the file TOLD, one in a line."""
     told, grace_s, *command = arguments or sys.argv[1:]
     signal.signal(signal.SIGTERM, _raise_told)
     _take_orphans()
@@ -69,7 +70,7 @@ def _outcome(process: "subprocess.Popen[bytes]") -> int:
 
 
 def _left(grace_s: float) -> list[str]:
-    """Names of those that live on. Who has a session of its own is given time to end by itself."""
+    """Those that live on, in words. Who has a session of its own has time to end by itself."""
     deadline = time.monotonic() + grace_s
     session = os.getsid(0)
     while living := _living():
@@ -77,7 +78,7 @@ def _left(grace_s: float) -> list[str]:
             break
         _reap()
         time.sleep(LOOK_S)
-    return [name for each in living if (name := _name_of(each))]
+    return [told for each in living if (told := _told(each))]
 
 
 def _end_all() -> None:
@@ -106,9 +107,12 @@ def _session_of(process: psutil.Process) -> int:
     return 0  # It has just ended.
 
 
-def _name_of(process: psutil.Process) -> str:
+def _told(process: psutil.Process) -> str:
+    """Enough to see which test it is from: a name alone tells nobody what to mend."""
     with contextlib.suppress(psutil.Error):
-        return process.name()
+        words = " ".join(" ".join(process.cmdline()).split())
+        where = process.environ().get("GRID_HOME") or process.cwd()
+        return f"{process.name()} ({process.pid} of {process.ppid()}, {where}): {words[:WORDS_MAX]}"
     return ""
 
 

@@ -89,8 +89,13 @@ def collect(root: Path = ROOT) -> tuple[list[Collected], str]:
         done = subprocess.run(
             [*command, f"--rows-json={report}"],
             cwd=root,
-            # What the caller wants of its own pytest is not for this one.
-            env={**os.environ, "PYTEST_ADDOPTS": "", "PYTHONDONTWRITEBYTECODE": "1"},
+            # What the caller wants of its own pytest is not for this one; to be imported proves
+            # nothing, so that nothing is measured.
+            env={
+                name: value
+                for name, value in os.environ.items()
+                if name != "PYTEST_ADDOPTS" and not name.startswith("COVERAGE_")
+            },
             capture_output=True,
             text=True,
             check=False,

@@ -8,6 +8,7 @@ import pytest
 
 from scripts import coverage_gate
 from scripts.coverage_gate import Report
+from tests.conftest import ROOT
 
 
 def summary(lines=10, covered=10, branches=4, covered_branches=4) -> dict[str, int]:
@@ -132,3 +133,54 @@ def test_the_gate_reads_what_coverage_writes(tmp_path):
     assert "distributed_grid/model/half.py: must be whole, lacks lines 3; branches 2->3" in (
         coverage_gate.verdicts(report)
     )
+
+
+CALLED = (
+    "def one():\n    pass\ndef two():\n    pass\ndef three():\n    pass\ndef four():\n    pass\n"
+)
+MEASURED = """
+import subprocess, sys
+import pytest
+import called
+
+def child(name):
+    subprocess.run([sys.executable, "-c", f"import called; called.{name}()"], check=True)
+
+def test_one(): called.one()
+
+@pytest.mark.unmeasured
+def test_two(): called.two(); child("two")
+
+@pytest.mark.unmeasured
+def test_three(): called.three(); child("three")
+
+def test_four(): child("four")
+"""
+
+
+@pytest.mark.slow
+def test_what_is_marked_is_not_measured_nor_what_it_starts(tmp_path):
+    (tmp_path / "called.py").write_text(CALLED, encoding="utf-8")
+    (tmp_path / "test_it.py").write_text(MEASURED, encoding="utf-8")
+    (tmp_path / "rc").write_text("[run]\nparallel = true\npatch = subprocess\nsource = .\n")
+    words = ["-p", "no:randomly", "-p", "no:cacheprovider", "-p", "tests.conftest", "--rootdir=."]
+    words += ["-W", "error", "-o", "markers=unmeasured"]
+    for command in (
+        ["run", "-m", "pytest", "-q", "-c", "/dev/null", *words, "test_it.py"],
+        ["combine", "-q"],
+        ["json", "-q", "-o", "r.json"],
+    ):
+        subprocess.run(
+            [sys.executable, "-m", "coverage", *command],
+            cwd=tmp_path,
+            env={
+                "PATH": "",
+                "PYTHONPATH": f"{ROOT}:{tmp_path}",
+                "COVERAGE_FILE": str(tmp_path / ".coverage"),
+                "COVERAGE_RCFILE": str(tmp_path / "rc"),
+            },
+            check=True,
+        )
+    report = json.loads((tmp_path / "r.json").read_bytes())
+
+    assert report["files"]["called.py"]["missing_lines"] == [4, 6]

@@ -33,6 +33,7 @@ def test_a_process_that_outlives_its_stage_is_told_and_ended():
     result = stages.run(python(code))
 
     assert result.problem.startswith("left behind: python")
+    assert result.problem.endswith(child)  # By its command: a name tells nobody what to mend.
 
 
 # Starts a child in a session of its own, as a keeper is, says which, and forgets it.
@@ -125,14 +126,16 @@ def test_the_lanes_of_a_phase_run_at_once_and_are_over_before_the_next(
     assert "--- tests/waits\nwas here" in capfd.readouterr().out
 
 
-def test_a_folder_that_is_shared_out_runs_whole(tmp_path):
-    dealt = [stage.command for stage in stages.pytest_stages("e2e", tmp_path)]
-    files = {word for command in dealt for word in command if word.startswith("tests/e2e/")}
+@pytest.mark.parametrize(("kind", "is_measured"), [("e2e", True), ("mesh", False)])
+def test_a_folder_that_is_shared_out_runs_whole(tmp_path, kind, is_measured):
+    dealt = [stage.command for stage in stages.pytest_stages(kind, tmp_path)]
+    files = [word for command in dealt for word in command if word.startswith(f"tests/{kind}/")]
 
     assert len(dealt) == 2
-    assert files == {
-        str(file.relative_to(stages.ROOT)) for file in stages.ROOT.glob("tests/e2e/test_*.py")
-    }
+    assert all(("coverage" in command) == is_measured for command in dealt)
+    assert sorted(files) == sorted(
+        str(file.relative_to(stages.ROOT)) for file in stages.ROOT.glob(f"tests/{kind}/test_*.py")
+    )
 
 
 def test_every_stage_of_a_phase_is_there(tmp_path):
