@@ -15,9 +15,9 @@ from distributed_grid.kernel.across import company
 from distributed_grid.kernel.across.entries import Asked, worst
 from distributed_grid.kernel.across.guests import DRAINED, barred
 from distributed_grid.kernel.across.hands import begin_elsewhere
-from distributed_grid.kernel.across.nearness import Files, wished
+from distributed_grid.kernel.across.nearness import Files, is_picky, wished
 from distributed_grid.kernel.across.peers import NOBODY, Peer, Peers
-from distributed_grid.kernel.across.stock import KINDS_MAX, Kind, Stock, kind_of, lends
+from distributed_grid.kernel.across.stock import KINDS_MAX, Kind, Stock, best_but, kind_of, lends
 from distributed_grid.kernel.across.travelling import travelling
 from distributed_grid.kernel.across.wish import GivenBack, Wish
 from distributed_grid.kernel.coordinator import Coordinator
@@ -51,7 +51,6 @@ _WEAK: Final = ("battery_percent", "temperature_centi")
 RULES: Final = Rules()
 
 RulesOf = Callable[[str], Rules]
-Best = Callable[[JobSpec, Rules, int], list[NodeRecord]]
 
 
 class Starting(msgspec.Struct):
@@ -179,16 +178,26 @@ class Asking:
     def _suits_another(self, spec: JobSpec) -> bool:
         """Whether it has wishes about its place, and another node with room answers them better."""
         own, spec = self._here(spec), self.wished(spec)
-        if own is None or not _is_picky(spec):
+        if own is None or not is_picky(spec):
             return False
         self._meet(spec)
         rules = self._rules_of(spec.policy)
         best = self._stock.with_room(spec, rules, 1)
+        if self._likes_another(spec, rules, own):
+            return True
         if not best:
             return False
         free = self._coordinator.host.ledger.free()
         both = (best[0], msgspec.structs.replace(own, free=free))
         return snapshot(both).best(spec, rules, 1) == [best[0]]
+
+    def _likes_another(self, spec: JobSpec, rules: Rules, own: NodeRecord) -> bool:
+        """Whether it would rather wait a moment for another node, also for one that seems full."""
+        wish = self.wish(spec.id)
+        if spec.array is not None or (wish is not None and wish.is_content):
+            return False
+        refused = set(wish.refused) if wish is not None else set()
+        return self._stock.liked(spec, rules, [own], refused) is not None
 
     def wished(self, spec: JobSpec) -> JobSpec:
         """What it would like, as this node understands it: words about distance are its home's."""
@@ -275,12 +284,11 @@ class Asking:
     def _look_around(self, wish: Wish, rank: int, now_ms: int, ready: Ready) -> None:
         spec = self.wished(wish.job.spec)
         wish.since_ms = now_ms if wish.since_ms is None else wish.since_ms
-        for node, asked in wish.asked.items():
-            if now_ms - asked.at_ms >= REFRESH_MS:
-                self._reserve(wish, node, now_ms, ready)
+        self._refresh(wish, now_ms, ready)
         is_first = rank <= RANKS["high"] or spec.array is not None
         most = WAITLISTS_FIRST if is_first else WAITLISTS
-        if not self._is_easy(wish, now_ms):
+        is_easy = self._is_easy(wish, now_ms)
+        if not is_easy:
             most = 1
         elif wish.is_content:
             most += 1  # The place that it liked may still come to it.
@@ -292,24 +300,38 @@ class Asking:
         self._meet(spec)
         rules = self._rules_of(spec.policy)
         out = wish.not_now(now_ms)
-        for record in self._best(self._stock.with_room, spec, rules, most, out):
+        found = best_but(self._stock.with_room, spec, rules, most, out)
+        if not is_easy and (liked := self._stock.liked(spec, rules, found, out)) is not None:
+            self._reserve(wish, liked.id, now_ms, ready)
+            return
+        for record in found:
             self._reserve(wish, record.id, now_ms, ready)
             self._take_from(record, spec)
         if not wish.asked:  # In a line; of a node without room nothing can be taken.
-            for record in self._best(self._stock.ample.best, spec, rules, 1, out):
+            for record in best_but(self._stock.ample.best, spec, rules, 1, out):
                 self._reserve(wish, record.id, now_ms, ready)
+
+    def _refresh(self, wish: Wish, now_ms: int, ready: Ready) -> None:
+        """Stay in the lines in which it stands."""
+        for node, asked in wish.asked.items():
+            if now_ms - asked.at_ms >= REFRESH_MS:
+                self._reserve(wish, node, now_ms, ready)
 
     def _is_easy(self, wish: Wish, now_ms: int) -> bool:
         """Whether any line will do: a job with a wish for its place waits a moment for that one."""
         job = wish.job
-        if wish.is_content or job.spec.array is not None or not _is_picky(self.wished(job.spec)):
+        if not self._is_choosy(job.spec):
             return True
         since_ms = job.ready_ms if job.ready_ms is not None else now_ms
-        wish.is_content = now_ms - since_ms >= CONTENT_MS
+        wish.is_content |= now_ms - since_ms >= CONTENT_MS
         line = self._coordinator.host.line
         if self._is_content_here(wish) and job.spec.id not in line:
             self._coordinator.host.wait(job, now_ms)
         return wish.is_content
+
+    def _is_choosy(self, spec: JobSpec) -> bool:
+        """Whether it has a wish for its place; those of an array may be in many at once."""
+        return spec.array is None and is_picky(self.wished(spec))
 
     def _is_content_here(self, wish: Wish) -> bool:
         """Whether it waits here too, though another node would be better."""
@@ -324,7 +346,7 @@ class Asking:
         wish.settled_ms = now_ms + LOOK_MS
         self._meet(spec)
         out = wish.not_now(now_ms)
-        found = self._best(self._stock.with_room, spec, self._rules_of(spec.policy), 1, out)
+        found = best_but(self._stock.with_room, spec, self._rules_of(spec.policy), 1, out)
         if not found:
             return
         wish.settled_ms = now_ms + EXCHANGE_MS
@@ -334,11 +356,6 @@ class Asking:
         ready.send.append((last, word))
         self._reserve(wish, found[0].id, now_ms, ready)
         self._take_from(found[0], spec)
-
-    def _best(
-        self, best: Best, spec: JobSpec, rules: Rules, most: int, out: set[NodeId]
-    ) -> list[NodeRecord]:
-        return [one for one in best(spec, rules, most + len(out)) if one.id not in out][:most]
 
     def _take_from(self, record: NodeRecord, spec: JobSpec) -> None:
         """What was asked for, where there is room, is gone until the node says otherwise."""
@@ -427,6 +444,8 @@ class Asking:
         wish = self.wish(word.job)
         if wish is not None and peer in wish.asked:
             wish.asked[peer].position, wish.asked[peer].why = word.position, word.why
+            if not wish.is_content and self._is_choosy(wish.job.spec):
+                wish.is_content = self._is_stale = True  # The place that it liked is full.
 
     def not_granted(self, peer: NodeId, word: NotGranted, now_ms: int) -> None:
         """Not there."""
@@ -473,8 +492,3 @@ class Asking:
 def _has_had(job: Job, lease: str) -> bool:
     """Whether an attempt was begun in this lease: one lease is for one of them."""
     return any(one.lease == lease for one in job.attempts)
-
-
-def _is_picky(spec: JobSpec) -> bool:
-    """Whether it has a wish for its place."""
-    return (spec.policy, spec.prefer, spec.avoid_if_possible) != ("", NOWHERE, NOWHERE)

@@ -1,7 +1,7 @@
 """Where a job would like to run, by what its home knows: near its files, or near its home.
 
-Lives here: `--locality` as a preference, and which nodes have which files. Never here: sending
-files (`agent.shipping`), the order of places (`kernel.placement`).
+Lives here: `--locality` as a preference, which of two places it likes more, and which nodes have
+which files. Never here: sending files (`agent.shipping`), the order of places (`kernel.placement`).
 Invariant: a wish that no node can meet is none: nobody waits for it.
 """
 
@@ -10,8 +10,10 @@ from typing import Final
 
 import msgspec
 
+from distributed_grid.kernel.placement.view import OneNode
+from distributed_grid.kernel.placement.wishes import unmet
 from distributed_grid.model.ids import NodeId
-from distributed_grid.model.job import JobSpec
+from distributed_grid.model.job import NOWHERE, JobSpec
 from distributed_grid.model.node import NodeRecord
 
 MANIFESTS_MAX: Final = 1_024  # Of which is remembered who has them; the oldest make room.
@@ -55,3 +57,13 @@ def wished(spec: JobSpec, own: NodeRecord | None, having: Collection[NodeId]) ->
         return spec  # Its home does not say where it stands.
     labels = tuple(sorted({*spec.prefer.labels, (spec.locality, value)}))
     return msgspec.structs.replace(spec, prefer=msgspec.structs.replace(spec.prefer, labels=labels))
+
+
+def is_picky(spec: JobSpec) -> bool:
+    """Whether it has a wish for its place."""
+    return (spec.policy, spec.prefer, spec.avoid_if_possible) != ("", NOWHERE, NOWHERE)
+
+
+def likes_more(spec: JobSpec, one: NodeRecord, other: NodeRecord) -> bool:
+    """Whether one place meets more of what was wished than the other, whatever is free there."""
+    return bool(unmet(spec, OneNode(one)) < unmet(spec, OneNode(other)))

@@ -8,12 +8,14 @@ somebody asks, and then only what has changed. How many jobs run somewhere may b
 where everything counts as free.
 """
 
+from collections.abc import Callable
 from operator import attrgetter
 from typing import Final
 
 import msgspec
 
 from distributed_grid.kernel.across.company import among
+from distributed_grid.kernel.across.nearness import likes_more
 from distributed_grid.kernel.across.peers import NOBODY, Peer, Peers
 from distributed_grid.kernel.placement import PLAIN_NODES_MAX, Rules, Snapshot, snapshot
 from distributed_grid.model.ids import NodeId
@@ -30,6 +32,7 @@ KINDS_MAX: Final = 1_024  # Of jobs, of which is remembered whether any node cou
 
 Records = dict[NodeId, NodeRecord]
 Kind = tuple[object, ...]
+Best = Callable[[JobSpec, Rules, int], list[NodeRecord]]
 
 
 class Stock:
@@ -100,6 +103,15 @@ class Stock:
             self._full[kind] = free.version
         return found
 
+    def liked(
+        self, job: JobSpec, rules: Rules, found: list[NodeRecord], out: set[NodeId]
+    ) -> NodeRecord | None:
+        """A node that a job likes more than those found: that it is full may be old news."""
+        best = best_but(self.ample.best, job, rules, 1, out)
+        if best and (not found or likes_more(job, best[0], found[0])):
+            return best[0]
+        return None
+
     def drained(self, job: JobSpec, rules: Rules) -> tuple[str, ...]:
         """The names of those that could run it, and are being drained."""
         records = [
@@ -160,6 +172,13 @@ class Stock:
             if was is not record and (was is None or is_due or _LASTING(was) != _LASTING(record)):
                 self._ample.update(_ample(record))
                 before[node] = record
+
+
+def best_but(
+    best: Best, job: JobSpec, rules: Rules, most: int, out: set[NodeId]
+) -> list[NodeRecord]:
+    """The first so many, without some."""
+    return [one for one in best(job, rules, most + len(out)) if one.id not in out][:most]
 
 
 def lends(peer: Peer | None) -> bool:

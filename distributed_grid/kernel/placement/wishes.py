@@ -30,6 +30,13 @@ def wishes(job: JobSpec, rules: Rules, view: View) -> dict[str, Number]:
     return parts
 
 
+def unmet(job: JobSpec, view: View) -> Number:
+    """How many of the wishes that somebody said a node does not meet."""
+    missed = [_cost(met, when=False) for _, met in _parts(job.prefer, view)]
+    missed += [_cost(met, when=True) for _, met in _parts(job.avoid_if_possible, view)]
+    return sum(missed) // WISH_UNIT
+
+
 def _parts(where: Where, view: View) -> Iterator[tuple[str, Truth]]:
     if where.classes:
         yield "class", view.in_class(where.classes)

@@ -3,7 +3,7 @@
 import pytest
 
 from distributed_grid.kernel.across.asking import CONTENT_MS
-from distributed_grid.model.job import Where
+from distributed_grid.model.job import Array, Where
 from distributed_grid.wire.across import Reserve
 from tests.across_world import BEAT_MS, Room
 from tests.node_world import a_job, fill
@@ -103,3 +103,77 @@ def test_whoever_settled_for_its_own_node_keeps_its_place_in_the_line(room):
     room.look()
 
     assert job.id in line
+
+
+# --- What is known of room is a moment old --------------------------------------------------------
+
+
+@pytest.mark.rows("S3-40")
+def test_a_place_that_seems_full_and_is_not_is_asked(room):
+    """Its last job has ended, and no news of that has come yet."""
+    before = fill(room[2])
+    room.look()
+    for one in before:
+        room[2].end(one)
+    job = liked()
+    room[0].submit(job)
+    room.settle()
+
+    assert asked_by(room, job) == [2]
+    assert room[0].job(job).live_attempts[0].node == "node-3"
+
+
+def test_two_in_turn_get_the_place_they_like(room):
+    for name in ("one", "two", "three"):
+        job = liked(name, cpus=4_000)
+        room[0].submit(job)
+        room.settle()
+        (attempt,) = room[0].job(job).live_attempts
+        assert attempt.node == "node-3"
+        room[2].keeper.end_one(attempt.id, 0)
+        room.settle()
+
+
+def test_a_place_that_says_that_it_is_full_is_not_waited_for(room):
+    fill(room[0])
+    fill(room[2])
+    room.look()
+    job = liked()
+    room[0].submit(job)
+    room.settle()
+
+    assert room[0].state(job) == "running"
+    assert room[0].job(job).live_attempts[0].node in ("node-2", "node-4")
+
+
+def test_its_own_node_will_do_when_the_place_it_likes_is_full(room):
+    fill(room[2])
+    room.look()
+    job = liked()
+    room[0].submit(job)
+    room.settle()
+
+    assert room[0].state(job) == "running"
+    assert room[0].job(job).live_attempts[0].host == ""
+
+
+def test_indices_of_an_array_wait_for_no_place(room):
+    fill(room[2])
+    room.look()
+    job = liked(array=Array(start=0, stop=3))
+    room[0].submit(job)
+    room.settle()
+
+    assert room[0].job(job).live_attempts
+
+
+def test_a_job_with_a_policy_waits_here_too_when_nobody_has_room(room):
+    for node in room.nodes:
+        fill(node)
+    room.look()
+    job = a_job("job", policy="BestFit")
+    room[0].submit(job)
+    room.settle()
+
+    assert room[0].state(job) == "waiting"
+    assert job.id in room[0].node.coordinator.host.line
