@@ -24,7 +24,9 @@ from distributed_grid.wire.questions import WORD_CHARACTERS_MAX, Question
 from distributed_grid.wire.sharing import SharingStatus
 
 AT_ONCE: Final = 64  # Nodes that are asked the same at the same time.
-LOOK_S: Final = 2.0  # For all of them together: a person waits.
+# For all of them together: a person waits, but rather than hear less. Of the dead nobody waits for
+# longer than for their verdict; after a start a node looks at itself for two seconds first.
+LOOK_S: Final = 5.0
 PREFIX_MIN: Final = 4  # Digits of an id: shorter ones mean another node tomorrow.
 NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 

@@ -273,7 +273,8 @@ async def test_a_list_is_cut_at_its_limit_and_says_so():
     assert page.more
 
 
-async def test_an_attempt_is_not_listed_for_a_job_that_its_home_did_not_list():
+async def test_an_attempt_is_not_listed_for_a_job_that_its_home_did_not_list(monkeypatch):
+    monkeypatch.setattr(remote, "LOOK_S", 0.05)
     town = Town("desk", "attic")
     guest = a_view("two", id="9" * 32, guest_of="2" * 64, home=town.attic.me, submitted_ms=30)
     town.desk.agent.views[guest.id] = guest
