@@ -59,6 +59,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     record_age_ms: int | None = None  # Since its load last changed here.
     expires_ms: int = 0  # Its certificate.
     note: str = ""  # Quarantined as a clone, on an expired certificate, …
+    is_draining: bool = False  # It takes no work.
 
 
 class Nodes(msgspec.Struct, frozen=True, kw_only=True):

@@ -75,6 +75,7 @@ def view(mesh: Mesh, node: NodeId, now: Now) -> NodeView:
         record_age_ms=(now.mono_us - changed_us) // 1_000 if changed_us is not None else None,
         expires_ms=standing.expires_ms if standing else 0,
         note=_note(mesh, node) or (DRAINED if load.is_draining else ""),
+        is_draining=load.is_draining,
     )
 
 
