@@ -41,15 +41,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code = _outcome(subprocess.Popen(command))
         left = _left(float(grace_s))
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     except _Told:
         code = 128 + signal.SIGTERM
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     _end_all()
     Path(told).write_text("\n".join(left), encoding="utf-8")
     return code
 
 
 def _raise_told(_signal: int, _frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # A second word must not end the tidying up.
     raise _Told
 
 

@@ -44,6 +44,9 @@ GUARDS_S: Final = 15.0  # For all guards to end theirs; whoever limits us gives 
 
 _guards: "set[subprocess.Popen[bytes]]" = set()
 _is_leaving = threading.Event()
+# Nobody leaves while a guard is being started, and would not be told. The thread that leaves may be
+# the one that starts it: then it goes on.
+_starting = threading.RLock()
 
 
 class Stage(msgspec.Struct, frozen=True):
@@ -163,17 +166,22 @@ def run_quietly(stage: Stage) -> Result:
 
 def run(stage: Stage, *, output: IO[str] | None = None, grace_s: float = GRACE_S) -> Result:
     """Run one stage to its end, in a session of its own, and see that nothing outlives it."""
-    if _is_leaving.is_set():
-        return Result(name=stage.name, seconds=0, problem="not run")
     if output is None:
         print(f"\n--- {stage.name}", flush=True)
     began = time.monotonic()
     with tempfile.NamedTemporaryFile("r", encoding="utf-8") as told:
         guard = [sys.executable, "-m", "scripts.guard", told.name, str(grace_s)]
-        process = subprocess.Popen(
-            [*guard, *stage.command], cwd=ROOT, start_new_session=True, stdout=output, stderr=output
-        )
-        _guards.add(process)
+        with _starting:
+            if _is_leaving.is_set():
+                return Result(name=stage.name, seconds=0, problem="not run")
+            process = subprocess.Popen(
+                [*guard, *stage.command],
+                cwd=ROOT,
+                start_new_session=True,
+                stdout=output,
+                stderr=output,
+            )
+            _guards.add(process)
         try:
             code = process.wait()
         finally:
@@ -257,7 +265,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _leave(_signal: int, _frame: FrameType | None) -> None:
     _is_leaving.set()  # A lane would go on with its next stage.
-    guards = list(_guards)
+    with _starting:
+        guards = list(_guards)
     for guard in guards:
         guard.terminate()
     deadline = time.monotonic() + GUARDS_S
