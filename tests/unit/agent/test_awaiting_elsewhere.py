@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 import pytest
 
-from distributed_grid.agent import awaiting_elsewhere
+from distributed_grid.agent import asking, awaiting_elsewhere
 from distributed_grid.errors import NotFound
 from distributed_grid.model.ids import JobId
 from distributed_grid.wire.api import Jobs
@@ -17,6 +17,7 @@ from tests.questions_lab import Town, settled
 def impatient(monkeypatch):
     """Waits that people have are short here."""
     monkeypatch.setattr(awaiting_elsewhere, "AGAIN_S", 0.01)
+    monkeypatch.setattr(asking, "LINK_S", 1.0)
 
 
 class Waits(CannedAgent):

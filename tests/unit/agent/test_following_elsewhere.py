@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from distributed_grid.agent import following
+from distributed_grid.agent import asking, following
 from distributed_grid.errors import MeshUnreachable, NotFound
 from distributed_grid.model.ids import JobId
 from distributed_grid.wire.across_api import OutputPlace
@@ -18,6 +18,7 @@ from tests.questions_lab import Town, settled
 def impatient(monkeypatch):
     """Waits that people have are short here."""
     monkeypatch.setattr(following, "AGAIN_S", 0.01)
+    monkeypatch.setattr(asking, "LINK_S", 1.0)
     monkeypatch.setattr(following, "LOOK_S", 0.02)
 
 
