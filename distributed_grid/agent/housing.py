@@ -216,10 +216,11 @@ class Housing:
             note = _noted(report.note, f"its outputs stay behind: {why}")
             return msgspec.structs.replace(report, note=note)
         is_something = manifest is not None and bool(manifest.files or manifest.links)
+        left = _left_out(packed)
+        if not is_something and not left and report.code == 0:  # Else its end says enough.
+            left = f"nothing matched {' '.join(spec.outputs)}: no outputs"
         return msgspec.structs.replace(
-            report,
-            outputs=packed.id if is_something else "",
-            note=_noted(report.note, _left_out(packed)),
+            report, outputs=packed.id if is_something else "", note=_noted(report.note, left)
         )
 
     def _hand_on(self, reports: list[Report] | list[Ended]) -> None:

@@ -184,14 +184,21 @@ def test_outputs_are_in_the_store_before_the_end_is_told(lab, tmp_path):
     lab(test)
 
 
-@pytest.mark.parametrize(("outputs", "command"), [(("*.csv",), "true"), (("**",), "sleep")])
-def test_no_outputs_of_a_job_that_leaves_nothing_or_was_stopped(lab, outputs, command):
+@pytest.mark.parametrize(
+    ("outputs", "command", "told"),
+    [
+        (("*.csv", "out/*"), "true", "nothing matched *.csv out/*: no outputs"),
+        (("*.csv",), "false", ""),
+        (("**",), "sleep", ""),
+    ],
+)
+def test_no_outputs_of_a_job_that_leaves_nothing_or_was_stopped(lab, outputs, command, told):
     async def test(lab):
         await lab.runner.send(lab.a_run(outputs=outputs, command=command))
         await lab.started()
         end = await lab.over()
 
-        assert (end.outputs, end.note) == ("", "")
+        assert (end.outputs, end.note) == ("", told)
 
     lab(test)
 
