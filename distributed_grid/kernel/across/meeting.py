@@ -88,8 +88,12 @@ class Meeting:
         """Hold a record, joined with what is here; answers what is held now."""
         held = self.shelf.find(record.job)
         after = self._shelve(held, record, peer, now_ms, ready)
-        if held is not None and held.home == self.me and has_ended(held) and after != held:
-            self._tell_of_result(held, after, now_ms, ready)  # It was ours, and seemed over.
+        if held is None or not has_ended(held) or after == held:
+            return after
+        # Whoever is its home: this node may have told that end before it abdicated, and a record
+        # does not say who was home before.
+        self._tell_of_result(held, after, now_ms, ready)
+        if held.home == self.me:  # It was ours, and seemed over.
             if after.home == self.me:
                 self.consequences.merged(after, now_ms, ready)
             else:

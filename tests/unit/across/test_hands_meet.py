@@ -132,6 +132,30 @@ def test_a_home_that_has_forgotten_a_job_learns_that_another_was_its_home_too(ro
     assert JOB.id not in home.node.across.handover.given
 
 
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_who_told_an_end_and_abdicated_still_tells_of_a_better_one(room, is_restarted):
+    home, heir, between = room.nodes
+    home.submit(JOB)
+    room.settle()
+    room.cut |= {(home.me, heir.me), (home.me, between.me)}
+    home.end(JOB, code=1)
+    theirs = of_higher_home(record(heir), heir)
+    joined = msgspec.structs.replace(theirs, results=record(home).results)  # By who heard both.
+    ready = hear(home, between, Holding(job=JOB.id, record=encode(joined)))
+    assert [one.name for one in ready.happened] == ["job.abdicated"], "nothing better is known yet"
+    if is_restarted:
+        home.start_agent()
+        home.look()
+    better = msgspec.structs.replace(theirs, results=result("succeeded"))
+
+    ready = hear(home, heir, Copy(record=encode(better)))
+
+    assert state_of(record(home)) == "succeeded"
+    (event,) = ready.happened
+    assert event.name == "job.result_changed"
+    assert event.fields == {"before": "failed", "state": "succeeded"}
+
+
 def test_of_jobs_that_went_to_other_homes_the_last_are_remembered(room, monkeypatch):
     monkeypatch.setattr(handover_module, "GIVEN_MAX", 1)
     home, other, _ = room.nodes
