@@ -15,7 +15,7 @@ from distributed_grid.kernel.across.peers import Peers
 from distributed_grid.kernel.across.record import JobRecord, has_ended, state_of
 from distributed_grid.kernel.across.record_parts import standing_of
 from distributed_grid.kernel.across.returning import inquire
-from distributed_grid.kernel.coordinator import Coordinator, Ending
+from distributed_grid.kernel.coordinator import Coordinator, Ending, ending_of
 from distributed_grid.kernel.ready import Ready
 from distributed_grid.model.ids import JobId, NodeId
 
@@ -50,6 +50,7 @@ class Abroad:
         if now_ms - self._looked_ms < LOOK_MS:
             return
         self._looked_ms = now_ms
+        self._tell_of_known(now_ms, ready)
         questions: dict[NodeId, list[JobId]] = {}
         awaited = self._awaited()
         self._searches = {job: self._searches.get(job) or Search() for job in awaited}
@@ -64,6 +65,13 @@ class Abroad:
                 most_ms = KNOWN_MS if search.home else UNKNOWN_MS
                 search.pause_ms = min(2 * search.pause_ms, most_ms)
         inquire(questions, ready)
+
+    def _tell_of_known(self, now_ms: int, ready: Ready) -> None:
+        """Its own too: one may have ended here before the job that waits for it was taken over."""
+        known = self._coordinator.jobs
+        for other in [known[job] for job in sorted(self._coordinator.dependents) if job in known]:
+            if other.has_ended:
+                self._coordinator.tell_dependents(ending_of(other), now_ms, ready)
 
     def _asked(self, search: Search, peers: Peers) -> list[NodeId]:
         live = {node for node, peer in peers.items() if peer.is_alive}

@@ -70,6 +70,28 @@ def test_who_holds_the_record_need_not_ask_how_it_ended():
     assert room[1].state(a_job("second")) == "running"
 
 
+def test_one_that_is_taken_over_goes_on_after_what_had_ended_there_before():
+    room = Room(2)
+    home, heir = room.nodes
+    heir.submit(a_job("first"))
+    room.settle()
+    submit_after(home, room)
+    heir.submit(third := a_job("third", after=(After(job=FIRST),)))
+    room.cut.add((heir.me, home.me))  # Its home never hears of the end.
+    room.pass_time(2_000)
+    assert heir.state(third) == "waiting"
+    heir.drain()
+    room.settle()
+    assert heir.state(a_job("first")) == "succeeded"
+    assert home.state(a_job("second")) == "waiting"
+
+    room.kill(home)
+    room.pass_time(10_000)
+
+    assert heir.state(a_job("second")) == "running"
+    assert not heir.node.coordinator.dependents
+
+
 def test_if_the_home_is_gone_those_who_hold_the_record_are_asked():
     room, node = parted()
     room.pass_time(2_000)
