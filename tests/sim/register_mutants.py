@@ -38,7 +38,7 @@ MUTANTS = (
            "is_repeat = asked.epoch.counter == kept.promised.counter", "two at once"),
     Mutant("clocks stand still in a sleep", "tests.sim.register_host:Host.boot_us",
            "(self.world.now_us - self.booted_us)",
-           "(self.world.now_us - self.booted_us - self.slept_us)", 112),
+           "(self.world.now_us - self.booted_us - self.slept_us)", 48),
     Mutant("an attempt starts before it is recorded", "register_chair:Chair._go_on",
            "self._write(named, self._take_value(), now_us, effects, is_adopting=True)",
            "self._write(named, self._take_value(), now_us, effects, is_adopting=True)\n"

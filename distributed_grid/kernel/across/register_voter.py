@@ -78,7 +78,7 @@ class Voter:
 
     def __init__(self, node: NodeId, chance: Chance) -> None:
         self.me = Member(node, "")
-        self.stores: dict[NodeId, str] = {}  # As last heard: whom to name as a member.
+        self.stores: dict[NodeId, str] = {}  # As heard, if in one voice: whom to name as a member.
         self._chance = chance
         self._life = 0
         self._count = 0
@@ -291,11 +291,23 @@ class Voter:
         if node == self.me.node or (count == self._count and now_us - asked_us < AGAIN_US):
             return  # A member of this node's own is an older store of it.
         self._asked[node] = (now_us, self._count)
+        self._send_question(node, effects)
+
+    def _send_question(self, node: NodeId, effects: Effects) -> None:
         question = Recollect(life=self._life, store=self.me.store, count=self._count)
         effects.send.append((node, question))
 
+    def _hear_of(self, node: NodeId, store: str, effects: Effects) -> None:
+        """What a node's store is called. A late word is of a store that it may have lost since.
+
+        So whoever has two names has none until it was asked: its answer is the last word.
+        """
+        if self.stores.setdefault(node, store) != store:
+            del self.stores[node]
+            self._send_question(node, effects)
+
     def _remember(self, sender: NodeId, told: Recollect, effects: Effects) -> None:
-        self.stores[sender] = told.store
+        self._hear_of(sender, told.store, effects)
         stores = self._remembered.setdefault(sender, {})
         if told.count > stores.get(told.store, -1):
             stores[told.store] = told.count
@@ -310,7 +322,7 @@ class Voter:
     def _recollected(
         self, sender: NodeId, told: Recollected, now_us: int, effects: Effects
     ) -> None:
-        self.stores[sender] = told.by
+        self._hear_of(sender, told.by, effects)
         if (told.life, told.store) != (self._life, self.me.store):
             return  # An answer to an earlier life.
         if told.count > self._count:

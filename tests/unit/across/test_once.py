@@ -296,7 +296,8 @@ def test_a_vote_that_is_repeated_waits_for_the_disk_too():
     assert again.save_meta == first.save_meta
     assert set(again.save_meta) == {STORE, JOB + job.id}
 
-    word = Recollect(life=1, store="x", count=5)
+    store = room[2].node.across.once.register.voter.me.store
+    word = Recollect(life=1, store=store, count=5)
     first, again = (voter.step(Told(now_ms=1, peer=room[2].me, message=word)) for _ in range(2))
     assert again.save_meta == first.save_meta
     assert set(again.save_meta) == {REMEMBERED + room[2].me}
