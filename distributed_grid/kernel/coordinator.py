@@ -315,10 +315,8 @@ class Coordinator:
 
     def _decide(self, job: Job, attempt: Attempt, report: Ended, now_ms: int, ready: Ready) -> None:
         """An attempt is over: what follows."""
-        if job.has_ended:
-            self.replaced.discard(attempt.id)  # Decided elsewhere: what ran here counts as nothing.
-        elif job.ending is not None:
-            pass  # Decided here, and others are being told.
+        if job.has_ended or job.ending is not None:
+            self.replaced.discard(attempt.id)  # It is decided: what ran here counts as nothing.
         elif job.is_guest:
             self._guest_ended(job, report, now_ms, ready)
         elif job.progress is not None:

@@ -128,7 +128,7 @@ class Gangs:
         if going is None or going.job.gang_go is not None or going.job.gang_end is not None:
             return
         job, live = going.job, going.job.live_attempts
-        if (word.epoch, word.attempt) != (job.epoch, job.attempts_made):
+        if (word.epoch, word.attempt) != (job.epoch, _number(live)):
             return
         going.meeting[peer] = (word.address, word.port)
         is_whole = len(live) == job.spec.gang  # Else a rank has ended meanwhile: none goes.
@@ -138,12 +138,12 @@ class Gangs:
         peers = tuple(going.meeting[one.host][0] or one.node for one in ranks)
         port = going.meeting[ranks[0].host][1]
         job.gang_go = GangGo(
-            epoch=job.epoch,
-            number=job.attempts_made,
+            epoch=ranks[0].epoch,
+            number=ranks[0].number,
             rendezvous=_meeting(peers[0], port),
             peers=peers,
         )
-        job.tell(now_ms, "go", f"attempt {job.attempts_made}, {len(live)} ranks")
+        job.tell(now_ms, "go", f"attempt {ranks[0].number}, {len(live)} ranks")
         ready.touch(job)
         self._changed(job, now_ms, ready)
         going.version = Fence(job.epoch, job.seq)
@@ -242,7 +242,7 @@ class Gangs:
                 job=job.spec.id,
                 epoch=job.epoch,
                 number=self.gatherer.next_number(now_ms),
-                attempt=job.attempts_made,
+                attempt=_number(live),
                 world=job.spec.gang,
                 ranks=tuple((one.lease, one.rank) for one in live if one.host == node),
             )
@@ -272,21 +272,31 @@ class Gangs:
         self._going[job.spec.id] = Going(job, now_ms - SOON_MS, is_free=is_told)
         if is_told and job.gang_end is None:
             return
+        # Nothing is said to those that are given back, nor is it a success how they end.
+        job.gang_end = job.gang_end or _stopped(attempt, "it was given back", now_ms)
         for other in job.live_attempts:
             self._coordinator.elsewhere.halt(job, other, ready)
 
     def _end(self, attempt: Attempt, why: str, now_ms: int, ready: Ready) -> None:
-        end = Ended(
-            number=0,
-            attempt=attempt.id,
-            how="stopped",
-            code=EXIT_GRID,
-            started_ms=now_ms,
-            ended_ms=now_ms,
-            usage=Usage(),
-            note=why,
-        )
-        self._coordinator.ended(end, now_ms, ready, is_away=True)
+        self._coordinator.ended(_stopped(attempt, why, now_ms), now_ms, ready, is_away=True)
+
+
+def _stopped(attempt: Attempt, why: str, now_ms: int) -> Ended:
+    return Ended(
+        number=0,
+        attempt=attempt.id,
+        how="stopped",
+        code=EXIT_GRID,
+        started_ms=now_ms,
+        ended_ms=now_ms,
+        usage=Usage(),
+        note=why,
+    )
+
+
+def _number(ranks: list[Attempt]) -> int:
+    """Of which attempt they are. The job may have heard of a later one, of another home."""
+    return ranks[0].number if ranks else 0
 
 
 def _meeting(address: str, port: int) -> str:

@@ -3,7 +3,8 @@
 Lives here: what follows for the coordinator when records meet. Never here: records (`record`), who
 holds them (`guarding`), attempts that run elsewhere (`away`).
 Invariant: what runs here goes on when its job changes hands, as a guest of the new home; of several
-attempts at one job the oldest stays.
+attempts at one job the oldest stays, but of a gang that which this node can let go: all ranks that
+live are those of one attempt.
 """
 
 from collections.abc import Callable
@@ -13,15 +14,15 @@ import msgspec
 
 from distributed_grid.kernel.across.away import Away
 from distributed_grid.kernel.across.guests import foreign_spec
-from distributed_grid.kernel.across.hands import adopt_guest, let_go, replace, settle
-from distributed_grid.kernel.across.record import JobRecord, has_ended, state_of
+from distributed_grid.kernel.across.hands import adopt_guest, let_go, prepare, replace, settle
+from distributed_grid.kernel.across.record import JobRecord, conclusion_of, has_ended, state_of
 from distributed_grid.kernel.across.record_jobs import job_of
 from distributed_grid.kernel.across.travelling import local
 from distributed_grid.kernel.coordinator import Coordinator
 from distributed_grid.kernel.jobs import PENDING, RUNNING, SUCCEEDED, Attempt, Job
 from distributed_grid.kernel.ready import Ready
 from distributed_grid.kernel.restarting import take_up
-from distributed_grid.model.across import HERE, Origin
+from distributed_grid.model.across import HERE, Epoch, Origin
 from distributed_grid.model.ids import JobId, NodeId
 
 Changed = Callable[[Job, int, Ready], None]
@@ -57,7 +58,9 @@ class Handover:
         job.tell(now_ms, "taken over", f"by {coordinator.node}")
         assert job.state == "waiting" or job.live_attempts, "what has begun is a live attempt"
         take_up(coordinator, job)
+        self._keep_gone(job, now_ms, ready)
         ready.touch(job)
+        self._learn_conclusion(job, record, now_ms, ready)
         self._changed(job, now_ms, ready)
         self._go_on(job, now_ms, ready)
 
@@ -106,8 +109,10 @@ class Handover:
         self._learn_indices(job, theirs)
         if has_ended(record):
             self._learn_result(job, theirs, record, now_ms, ready)
-        elif not job.has_ended and not self._end_if_done(job, now_ms, ready) and record.cancel:
-            self._coordinator.cancel(job.spec.id, now_ms, ready)
+        elif not job.has_ended and not self._end_if_done(job, now_ms, ready):
+            self._learn_conclusion(job, record, now_ms, ready)
+            if record.cancel:
+                self._coordinator.cancel(job.spec.id, now_ms, ready)
         if not job.has_ended:
             self._keep_oldest(job, now_ms, ready)
         ready.touch(job)
@@ -115,6 +120,8 @@ class Handover:
 
     def _learn_attempts(self, job: Job, theirs: Job, now_ms: int, ready: Ready) -> None:
         known = {attempt.id for attempt in job.attempts}
+        ours = {_try_of(attempt) for attempt in job.live_attempts}
+        live = []
         for attempt in theirs.attempts:
             is_mine = attempt.host == self._me and not self._is_guest(attempt.lease)
             if attempt.id in known or is_mine:
@@ -123,7 +130,26 @@ class Handover:
             job.attempts_made = max(job.attempts_made, attempt.number)
             if attempt.state in ("granted", "running"):
                 self._coordinator.attempts.add(job.spec.id, attempt)
+                live.append(attempt)
+        if live and job.spec.gang > 1:
+            self._coordinator.wait_no_more(job.spec.id)  # Its next attempt waits for their end.
+        for attempt in live:  # All are known by now: when a rank is lost, the others end with it.
+            if job.spec.gang > 1 and ours and _try_of(attempt) not in ours:
+                # Another home gathered it too. Both together would never be whole, and their ranks
+                # would be mixed up; of the other one `go` is not known here.
+                replace(self._coordinator, job, attempt, now_ms, ready)
+            else:
                 self._away.ask_after(attempt.host, job.spec.id, attempt.lease, now_ms, ready)
+
+    def _keep_gone(self, job: Job, now_ms: int, ready: Ready) -> None:
+        """Of a gang that two homes gathered before this one: what may go is the attempt."""
+        go, live = job.gang_go, job.live_attempts
+        if go is None:
+            return  # It is none, or everything is given back (`gangs`).
+        others = [attempt for attempt in live if _try_of(attempt) != (go.epoch, go.number)]
+        if len(others) < len(live):
+            for attempt in others:
+                replace(self._coordinator, job, attempt, now_ms, ready)
 
     def _is_guest(self, lease: str) -> bool:
         """Whether this node ran, or runs, an attempt for its former home: it goes on, or counts."""
@@ -170,12 +196,31 @@ class Handover:
             return
         settle(self._coordinator, job, state, now_ms, ready, reason=theirs.reason)
 
+    def _learn_conclusion(self, job: Job, record: JobRecord, now_ms: int, ready: Ready) -> None:
+        """A former home saw it end, and could not tell those who vote on it: this one does.
+
+        That it may have told some of them is no majority: to people it still runs.
+        """
+        result = conclusion_of(record)
+        if result is None or job.ending is not None:
+            return
+        for attempt in job.live_attempts:
+            replace(self._coordinator, job, attempt, now_ms, ready)
+        job.exit_code = result.exit_code
+        prepare(job, result.state, now_ms)
+        self._coordinator.conclude(job, result.state, now_ms, ready, result.reason)
+
     def _keep_oldest(self, job: Job, now_ms: int, ready: Ready) -> None:
         if job.spec.array is not None or job.spec.gang > 1:
             return
         live = sorted(job.live_attempts, key=lambda one: (one.epoch, one.number, one.id))
         for newer in live[1:]:
             replace(self._coordinator, job, newer, now_ms, ready)
+
+
+def _try_of(attempt: Attempt) -> tuple[Epoch, int]:
+    """Which try it is, or a rank of."""
+    return attempt.epoch, attempt.number
 
 
 def _guest(job: Job, attempt: Attempt, record: JobRecord, now_ms: int) -> Job:

@@ -126,6 +126,11 @@ def settle(
     coordinator: Coordinator, job: Job, state: str, now_ms: int, ready: Ready, *, reason: str
 ) -> None:
     """It has ended elsewhere; what still runs of it is being stopped."""
-    if state not in MOVES[job.state]:  # There it ran, or there it did not.
-        job.move("running" if job.state == "waiting" else "waiting", now_ms)
+    prepare(job, state, now_ms)
     coordinator.end(job, state, now_ms, ready, reason)
+
+
+def prepare(job: Job, state: str, now_ms: int) -> None:
+    """Let it be as it was where it ended: there it ran, or there it did not."""
+    if state not in MOVES[job.state]:
+        job.move("running" if job.state == "waiting" else "waiting", now_ms)

@@ -17,7 +17,6 @@ from distributed_grid.kernel.across.own import Own
 from distributed_grid.kernel.across.record import JobRecord, has_ended, joined, state_of
 from distributed_grid.kernel.across.record_bytes import encode
 from distributed_grid.kernel.across.record_parts import standing_of
-from distributed_grid.kernel.across.record_writing import closing_record
 from distributed_grid.kernel.across.returning import Returning
 from distributed_grid.kernel.across.rights import may_spread
 from distributed_grid.kernel.across.shelf import Kept, Shelf
@@ -171,15 +170,12 @@ class Meeting:
 
     def abdicate(self, own: Own, record: JobRecord, now_ms: int, ready: Ready) -> None:
         """Another node has taken the job over; what this one knows of it goes there."""
-        job, known = record.job, own.record
+        job = record.job
         if self._is_rooted_here(own, record):
             self._take_back(own, record, now_ms, ready)
             return
-        if own.job.ending is not None:  # Its voters may not know that yet: its home will.
-            own.job.seq += 1
-            known = closing_record(own.job, known)
         self.holders.release(job)
-        after = self._shelve(known, record, record.home, now_ms, ready)
+        after = self._shelve(own.record, record, record.home, now_ms, ready)
         self._tell_of_result(own.record, after, now_ms, ready)
         own.job.epoch = after.version.epoch  # Whose it is now stands on this disk too.
         ready.save_jobs[job] = own.job

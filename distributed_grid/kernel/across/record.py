@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from distributed_grid.kernel.across.record_parts import (
+    Result,
     note_age,
     note_key,
     note_of,
@@ -52,6 +53,9 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     holders: tuple[NodeId, ...] = ()  # Whoever was home or guardian: they may have a copy.
     attempts: dict[str, bytes] = {}  # AttemptNotes by the attempt's id.
     results: tuple[bytes, ...] = ()  # Results, the best first.
+    # Results that a home has come to, and those who vote on the job may not know. It is over when
+    # they do; until then whoever is its home asks them for that, and does not run it again.
+    concluded: tuple[bytes, ...] = ()
     story: tuple[Line, ...] = ()
     size: int = 0  # How many indices; 0: no array.
     runs: Runs = ()  # Their fates.
@@ -82,13 +86,24 @@ def state_of(record: JobRecord) -> JobState:
     is_whole = record.size > 0 and covers(record.runs, [(0, record.size)])
     if is_whole and all(run.fate == GOOD for run in record.runs):
         return "succeeded"  # All of an array together, though each side alone may have failed.
-    state = result_of(record.results[0]).state
-    return state if state in ENDED else "failed"  # type: ignore[return-value]  # A newer version's.
+    return _known(result_of(record.results[0]).state)
 
 
 def has_ended(record: JobRecord) -> bool:
     """Whether nothing is left to be done."""
     return bool(record.results)
+
+
+def conclusion_of(record: JobRecord) -> Result | None:
+    """How it will have ended once those who vote on it know; None: nobody has said so."""
+    if not record.concluded:
+        return None
+    best = result_of(record.concluded[0])
+    return msgspec.structs.replace(best, state=_known(best.state))
+
+
+def _known(state: str) -> JobState:
+    return state if state in ENDED else "failed"  # type: ignore[return-value]  # A newer version's.
 
 
 def joined(one: JobRecord, other: JobRecord) -> JobRecord:
@@ -99,6 +114,7 @@ def joined(one: JobRecord, other: JobRecord) -> JobRecord:
     last = max(one, other, key=lambda record: (record.version, record.standing))
     runs = joined_runs(one.runs, other.runs)
     size = max(one.size, other.size)
+    results = _best({*one.results, *other.results})
     return JobRecord(
         job=one.job,
         version=last.version,
@@ -108,7 +124,8 @@ def joined(one: JobRecord, other: JobRecord) -> JobRecord:
         cancel=one.cancel or other.cancel,
         holders=_named({*one.holders, *other.holders}),
         attempts=_joined_notes(one.attempts, other.attempts, runs, size),
-        results=_best({*one.results, *other.results}),
+        results=results,
+        concluded=() if results else _best({*one.concluded, *other.concluded}),
         story=_told((*one.story, *other.story)),
         size=size,
         runs=runs,
@@ -126,6 +143,7 @@ def normal(record: JobRecord) -> JobRecord:
         holders=_named(set(record.holders)),
         attempts=_joined_notes(record.attempts, {}, runs, record.size),
         results=_best(set(record.results)),
+        concluded=() if record.results else _best(set(record.concluded)),
         story=_told(record.story),
         codes=_codes(runs, record.codes, {}),
     )

@@ -29,6 +29,7 @@ class _Written(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     holders: tuple[NodeId, ...] = ()
     attempts: dict[str, msgspec.Raw] = {}
     results: tuple[msgspec.Raw, ...] = ()
+    concluded: tuple[msgspec.Raw, ...] = ()
     story: tuple[Line, ...] = ()
     size: int = 0
     runs: tuple[Run, ...] = ()
@@ -54,6 +55,7 @@ def encode(record: JobRecord) -> bytes:
             holders=record.holders,
             attempts={attempt: raw(note) for attempt, note in sorted(record.attempts.items())},
             results=tuple(raw(result) for result in record.results),
+            concluded=tuple(raw(result) for result in record.concluded),
             story=record.story,
             size=record.size,
             runs=record.runs,
@@ -79,6 +81,7 @@ def decode(body: bytes) -> JobRecord:
         holders=written.holders,
         attempts={attempt: bytes(raw) for attempt, raw in written.attempts.items()},
         results=tuple(bytes(raw) for raw in written.results),
+        concluded=tuple(bytes(raw) for raw in written.concluded),
         story=written.story,
         size=written.size,
         runs=written.runs,
@@ -112,5 +115,5 @@ def _check(record: JobRecord) -> None:
     standing_of(record.standing)
     for note in record.attempts.values():
         note_of(note)
-    for result in record.results:
+    for result in (*record.results, *record.concluded):
         result_of(result)

@@ -50,6 +50,7 @@ def record_of(job: Job, version: Fence, before: JobRecord | None = None) -> JobR
         holders=(version.epoch.node, *job.guardians),
         attempts={attempt: note.body for attempt, note in written.items()},
         results=_results(job, version, written, before),
+        concluded=_concluded(job, version, written, before),
         story=_story(job),
         size=len(job.spec.array.indices) if job.spec.array else 0,
         runs=runs,
@@ -60,12 +61,16 @@ def record_of(job: Job, version: Fence, before: JobRecord | None = None) -> JobR
 
 def closing_record(job: Job, before: JobRecord | None) -> JobRecord:
     """What will be written when the end of a job counts; it counts when that is with its voters."""
+    return record_of(_ended(job), Fence(job.epoch, job.seq), before)
+
+
+def _ended(job: Job) -> Job:
+    """As it will be when its end counts."""
     ending = job.ending
     assert ending is not None, "concluded"
-    ended = msgspec.structs.replace(
+    return msgspec.structs.replace(
         job, state=ending.state, reason=ending.reason, ended_ms=ending.at_ms
     )
-    return record_of(ended, Fence(job.epoch, job.seq), before)
 
 
 def _spec_bytes(job: Job) -> bytes:
@@ -211,6 +216,15 @@ def _results(
         ended_ms=job.ended_ms or 0,
     )
     return (encode(result),)
+
+
+def _concluded(
+    job: Job, version: Fence, written: dict[str, Written], before: JobRecord | None
+) -> tuple[bytes, ...]:
+    """How it will end, for whoever takes over before a majority knows; the first end stays."""
+    if job.ending is None or job.has_ended or (before and before.concluded):
+        return ()
+    return _results(_ended(job), version, written, None)
 
 
 def _story(job: Job) -> tuple[Line, ...]:

@@ -6,7 +6,7 @@ Lives here: the question, asked of the whole cluster. Never here: how long it ma
 from typing import TYPE_CHECKING
 
 from distributed_grid.kernel.across.record_parts import standing_of
-from distributed_grid.kernel.across.register_sets import is_majority, is_recollected
+from distributed_grid.kernel.across.register_sets import is_majority, is_recollected, members_of
 from distributed_grid.model.ids import JobId
 from distributed_grid.sim.across.views import states_of
 from distributed_grid.wire.api import ENDED
@@ -56,6 +56,11 @@ def is_stuck(world: "World", wish: "Wish") -> bool:
         for members in sets_of(world, wish)
         if members
     )
+
+
+def are_voters_lost(world: "World", sets: Sets) -> bool:
+    """Whether no disk is left of those that these votes were on: nobody need remember them."""
+    return all(_is_lost(world, member) for member in members_of(sets))
 
 
 def sets_of(world: "World", wish: "Wish") -> Sets:

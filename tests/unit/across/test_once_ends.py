@@ -286,3 +286,46 @@ def test_a_voter_that_holds_no_copy_is_heard_when_it_says_that_a_job_is_over():
 
     assert room.by_id(first).state(job) == "succeeded"
     assert len(room.starts) == 1
+
+
+def test_whoever_learns_an_end_from_a_former_home_tells_nobody_before_a_majority_has_it():
+    room, job = WatchedRoom(5), once()
+    room[0].submit(job)
+    room.settle()
+    room.isolate(room[0])
+    room[0].keeper.end_one(room.runs(job).attempt, 0)
+    room.until(lambda: len(room.starts) == 2, 30_000)
+    room.losing = (Accepted,)
+    room.heal()
+    room.pass_time(4_000)
+
+    successor = next(node for node in room.nodes[1:] if job.id in node.node.coordinator.jobs)
+    assert job.id not in room[0].node.coordinator.jobs
+    assert successor.job(job).ending.state == "succeeded"
+    assert room.ends(job) == []
+    assert {node.knows(job) for node in room.nodes} <= {"running", "waiting"}
+    assert told(successor, Stop)
+
+    room.losing = ()
+    room.pass_time(20_000)  # The former home holds no copy any more, and asks now and then.
+    assert [state for _, state in room.ends(job)] == ["succeeded"]
+    assert {node.knows(job) for node in room.nodes} == {"succeeded"}
+    assert len(room.starts) == 2
+
+
+@pytest.mark.parametrize(("code", "state"), [(0, "succeeded"), (3, "failed")])
+def test_what_a_home_has_concluded_is_not_run_again_by_the_next(code, state):
+    room, job = WatchedRoom(5), once()
+    room[0].submit(job)
+    room.settle()
+    room.losing = (Accept,)  # Holders hear of it, voters do not.
+    room[0].keeper.end_one(room.runs(job).attempt, code)
+    room.look()
+    room.pass_time(1_000)
+    assert room.ends(job) == []
+    room.kill(room[0])
+    room.losing = ()
+    room.until(lambda: {node.knows(job) for node in room.nodes[1:]} >= {state}, 20_000)
+
+    assert [told_state for _, told_state in room.ends(job)] == [state]
+    assert len(room.starts) == 1

@@ -10,9 +10,10 @@ from distributed_grid.model.ids import JobId
 from distributed_grid.sim.across.checker import Checker, Violation
 from distributed_grid.sim.across.keeper import LOOK_US, Truth
 from distributed_grid.sim.across.machine import Machine
-from distributed_grid.sim.across.settling import is_stuck
+from distributed_grid.sim.across.settling import are_voters_lost, is_stuck, sets_of
 from distributed_grid.sim.across.world import World
 from distributed_grid.sim.mesh.timeline import SECOND_US
+from distributed_grid.wire.register import Sets
 
 ORPHAN_US: Final = 90 * SECOND_US  # Of calm: until then somebody has asked after it, or ended it.
 
@@ -48,22 +49,25 @@ class OverIsOver(Checker):
     """Once somebody was told that an at-most-once job has ended, nothing of it begins any more."""
 
     def __init__(self) -> None:
-        self._told: dict[JobId, str] = {}  # By whom.
+        self._told: dict[JobId, tuple[str, Sets]] = {}  # By whom, and who had voted on that.
 
     def carried_out(self, world: World, machine: Machine, ready: Ready) -> None:
         """Look at what is published."""
         for one in ready.happened:
             wish = world.wishes.get(one.job) if one.job is not None else None
             if one.name == "job.ended" and wish is not None and wish.spec.at_most_once:
-                self._told.setdefault(wish.spec.id, machine.name)
+                self._told.setdefault(wish.spec.id, (machine.name, sets_of(world, wish)))
 
     def began(self, world: World, machine: Machine, truth: Truth) -> None:
         """Its end may be known already; only a person may take that risk."""
         wish = world.wishes[truth.job]
-        is_over = truth.job in self._told and truth.job not in world.forgotten
+        if truth.job not in self._told or truth.job in world.forgotten or wish.is_forced:
+            return
+        by, voted = self._told[truth.job]
         # Of one or two machines one votes alone: with its disk all memory of the end may be lost.
-        if is_over and not wish.is_forced and not is_stuck(world, wish):
-            name, by = world.name_of(truth.job), self._told[truth.job]
+        # Who got no answer then submits the job again, and others vote on it as on a new one.
+        if not is_stuck(world, wish) and not are_voters_lost(world, voted):
+            name = world.name_of(truth.job)
             raise Violation(f"{by} told that {name} has ended, and it begins on {machine}")
 
 
