@@ -60,7 +60,8 @@ def is_stuck(world: "World", wish: "Wish") -> bool:
 
 def are_voters_lost(world: "World", sets: Sets) -> bool:
     """Whether no disk is left of those that these votes were on: nobody need remember them."""
-    return all(_is_lost(world, member) for member in members_of(sets))
+    members = members_of(sets)
+    return bool(members) and all(_is_lost(world, member) for member in members)
 
 
 def sets_of(world: "World", wish: "Wish") -> Sets:
