@@ -248,8 +248,13 @@ class Away:
                 del self._halting[lease]
                 self._remember(lease, host, word.job)
             else:
-                self._halting[lease] = (host, word, now_ms)
-                ready.send.append((host, word))
+                # In the job's present epoch: it may have risen since, and an owner that has heard
+                # of that by a Poll obeys no lower one.
+                job = self._coordinator.jobs.get(word.job)
+                epoch = job.epoch if job is not None else word.epoch
+                again = msgspec.structs.replace(word, epoch=epoch)
+                self._halting[lease] = (host, again, now_ms)
+                ready.send.append((host, again))
         if len(self._halting) > HALTS_MAX:
             away = self._coordinator.attempts.away
             for lease in [one for one in self._halting if one not in away][:-HALTS_MAX]:

@@ -10,7 +10,7 @@ from distributed_grid.kernel.node import Drain
 from distributed_grid.kernel.ready import Ready
 from tests.across_world import Neighbour, Room
 from tests.node_world import a_job
-from tests.unit.across.gang_rooms import beats, lending, runs, stop_what_was_told
+from tests.unit.across.gang_rooms import beats, lending, runs, stop_what_was_told, uncommitted
 
 RANKS = 3
 
@@ -165,3 +165,24 @@ def test_ranks_of_which_no_go_is_known_are_left_to_be_given_back(parted):
     job.gang_go = msgspec.structs.replace(job.gang_go, number=7)  # All of its ranks are over.
     across.handover._keep_gone(job, home.now_ms, Ready())
     assert job.live_attempts == before
+
+
+def test_ranks_are_given_back_though_the_epoch_has_risen_since_they_were_told(monkeypatch):
+    room = lending(Room(3))
+    gang, home = uncommitted(room, monkeypatch), room[0]
+    monkeypatch.undo()
+    before, others = home.job(gang).epoch, [one.me for one in room.nodes[1:]]
+    home.start_agent()
+    room.cut = {(home.me, one) for one in others}  # Nobody hears that the ranks are given back,
+    room.pass_time(2_500)
+    room.cut = {(one, home.me) for one in others}  # nor says that no other home has taken it over.
+    room.pass_time(1_000)
+    job = home.job(gang)
+    assert job.epoch > before
+    assert {one.number for one in job.live_attempts} == {1}
+
+    room.cut.clear()
+    beats(room, 12)
+    found = runs(room, gang)
+    assert len(found) == gang.gang
+    assert {run.env["GRID_ATTEMPT"] for run in found} == {"2"}
