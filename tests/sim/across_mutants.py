@@ -130,8 +130,6 @@ MUTANTS: tuple[Mutant, ...] = (
     # Gangs, and machines that are left
     Mutant("a gang is over with its first rank", "across.gangs:Gangs.rank_ended",
            "if live:", "if False:", "late rank killed", "of its ranks did"),
-    Mutant("a gang goes though its ranks have ended", "across.gangs:Gangs.committed",
-           "is_whole = len(live) == job.spec.gang", "is_whole = True", 51, "IndexError"),
     Mutant("a rank that is lost ends no others", "across.gangs:Gangs.rank_ended",
            "self._coordinator.elsewhere.halt(job, other, ready)", "pass", "rank killed",
            "not begun again"),
@@ -146,7 +144,7 @@ MUTANTS: tuple[Mutant, ...] = (
            "while not self.is_draining and", "while", "drained", "that is drained"),
     # Views
     Mutant("of two ends each side keeps its own", "across.record:joined",
-           "results=_best({*one.results, *other.results}),", "results=one.results or other.results,",
+           "results = _best({*one.results, *other.results})", "results = one.results or other.results",
            "ends differ", "is seen differently"),
     # Ends
     Mutant("a job that is submitted again runs again", "across.machine:Across.has",
@@ -156,7 +154,7 @@ MUTANTS: tuple[Mutant, ...] = (
            'msgspec.structs.replace(end, attempt=lease, how="exited", code=0)', "drained",
            "its processes never did"),
     Mutant("an end that was learnt is decided again", "coordinator:Coordinator._decide",
-           "if job.has_ended:", "if False:", "ends on one side", ""),
+           "if job.has_ended or job.ending is not None:", "if job.ending is not None:", "ends on one side", ""),
     Mutant("nobody is told that a result has changed", "across.meeting:Meeting._tell_of_result",
            "ready.happened.append(happened)", "pass", "ends differ", "and it ended"),
     Mutant("the end is not copied", "across.holders:Holders.send",

@@ -41,9 +41,11 @@ class Register:
         """A message of any node, this one included."""
         match message:
             case Promised() | NotPromised() | Accepted() | NotAccepted():
-                return self.writer.hear(sender, message, now_us)
+                named = self.voter.hear_of(sender, message.store)
+                return joined(named, self.writer.hear(sender, message, now_us))
             case LeasesRenewed():
-                return self.leases.hear(sender, message, now_us)
+                named = self.voter.hear_of(sender, message.store)
+                return joined(named, self.leases.hear(sender, message, now_us))
             case _:
                 return self.voter.hear(sender, message, now_us)
 

@@ -89,6 +89,8 @@ class Voter:
         self._confirmed: dict[Member, int] = {}
         self._held: dict[tuple[JobId, NodeId], Held] = {}
         self._asked: dict[NodeId, tuple[int, int]] = {}  # When, and with which count.
+        # Who is asked for the name of its store: by which question, and what was heard since.
+        self._naming: dict[NodeId, tuple[int, str]] = {}
 
     def start(self, saved: Mapping[str, bytes], now_us: int) -> Effects:
         """Once, with what earlier lives saved: take it up, and ask what others remember of it."""
@@ -112,7 +114,17 @@ class Voter:
     def meet(self, node: NodeId, now_us: int) -> Effects:
         """Ask a node for the name of its store."""
         effects = Effects()
-        self._ask(node, now_us, effects)
+        if node in self._naming:
+            self._ask_name(node, effects)
+        else:
+            self._ask(node, now_us, effects)
+        return effects
+
+    def hear_of(self, node: NodeId, store: str) -> Effects:
+        """A node has said what its store is called, in an answer to somebody else here."""
+        effects = Effects()
+        if node != self.me.node:
+            self._hear_of(node, store, effects)
         return effects
 
     def written(self, job: JobId) -> Written | None:
@@ -191,7 +203,12 @@ class Voter:
     def _accept(self, sender: NodeId, asked: Accept, now_us: int, effects: Effects) -> None:
         kept = self._jobs.get(asked.job, Kept())
         version = asked.written.standing.version
-        if self.me not in members_of(asked.sets) or not self._has_room(asked.job):
+        members = members_of(asked.sets)
+        if self.me not in members:
+            if any(member.node == self.me.node for member in members):
+                self._ask(sender, now_us, effects)  # It means a store that is lost: it hears so.
+            return
+        if not self._has_room(asked.job):
             return
         if version.epoch < kept.promised:
             refusal = NotAccepted(
@@ -291,9 +308,6 @@ class Voter:
         if node == self.me.node or (count == self._count and now_us - asked_us < AGAIN_US):
             return  # A member of this node's own is an older store of it.
         self._asked[node] = (now_us, self._count)
-        self._send_question(node, effects)
-
-    def _send_question(self, node: NodeId, effects: Effects) -> None:
         question = Recollect(life=self._life, store=self.me.store, count=self._count)
         effects.send.append((node, question))
 
@@ -302,9 +316,26 @@ class Voter:
 
         So whoever has two names has none until it was asked: its answer is the last word.
         """
-        if self.stores.setdefault(node, store) != store:
+        if node in self._naming:
+            self._naming[node] = self._naming[node][0], store
+        elif self.stores.setdefault(node, store) != store:
             del self.stores[node]
-            self._send_question(node, effects)
+            self._ask_name(node, effects)
+
+    def _ask_name(self, node: NodeId, effects: Effects) -> None:
+        """By a question of its own, which no late answer is to: its number stands for a life."""
+        number = self._chance(1 << 62)
+        self._naming[node] = number, ""
+        question = Recollect(life=number, store=self.me.store, count=self._count)
+        effects.send.append((node, question))
+
+    def _named(self, node: NodeId, store: str, effects: Effects) -> None:
+        """Its answer; should something else have been heard meanwhile, it is asked once more."""
+        if self._naming[node][1] in ("", store):
+            del self._naming[node]
+            self.stores[node] = store
+        else:
+            self._ask_name(node, effects)
 
     def _remember(self, sender: NodeId, told: Recollect, effects: Effects) -> None:
         self._hear_of(sender, told.store, effects)
@@ -322,6 +353,9 @@ class Voter:
     def _recollected(
         self, sender: NodeId, told: Recollected, now_us: int, effects: Effects
     ) -> None:
+        if told.life == self._naming.get(sender, (-1, ""))[0]:
+            self._named(sender, told.by, effects)
+            return
         self._hear_of(sender, told.by, effects)
         if (told.life, told.store) != (self._life, self.me.store):
             return  # An answer to an earlier life.

@@ -107,7 +107,11 @@ def test_who_is_no_member_has_no_vote_and_tells_what_it_holds():
 
     assert refusal.written.standing.version == fence(1)
     assert refusal.promised < Epoch(9, X)
-    assert voter.hear(X, an_accept(fence(9), sets=stranger), NOW_US) == Effects()
+    effects = voter.hear(X, an_accept(fence(9), sets=stranger), NOW_US)
+    (word,) = told(effects, Recollect)  # Who means a store that is lost hears of the one there is.
+    assert (word.store, effects.save, len(effects.send)) == ("store-a", {}, 1)
+    nobody = (tuple(members("bc")),)
+    assert voter.hear(X, an_accept(fence(9), sets=nobody), NOW_US) == Effects()
 
 
 def test_a_guardian_with_too_many_jobs_takes_no_more(monkeypatch):
@@ -331,6 +335,58 @@ def test_a_late_word_of_a_store_that_was_lost_is_not_believed(is_answer):
     answer = Recollected(life=question.life, store=question.store, count=0, by="new")
     assert voter.hear(B, answer, NOW_US).send == []
     assert voter.stores == {B: "new"}
+
+
+def two_names() -> tuple[Voter, Recollect]:
+    """Somebody who has heard two names of a store, and what it asks then."""
+    voter, _ = a_voter()
+    voter.hear(B, Recollect(life=5, store="new", count=0), NOW_US)
+    late = Recollect(life=4, store="lost", count=9)
+    (question,) = told(voter.hear(B, late, NOW_US), Recollect)
+    return voter, question
+
+
+def answer_to(question: Recollect, by: str) -> Recollected:
+    return Recollected(life=question.life, store=question.store, count=0, by=by)
+
+
+def test_of_two_late_words_the_second_is_not_believed_either():
+    voter, question = two_names()
+    voter.hear(B, Recollect(life=4, store="lost", count=9), NOW_US)
+    assert voter.stores == {}
+    (again,) = told(voter.hear(B, answer_to(question, "new"), NOW_US), Recollect)
+    assert (voter.stores, again.life != question.life) == ({}, True)
+    assert voter.hear(B, answer_to(again, "new"), NOW_US).send == []
+
+    assert voter.stores == {B: "new"}
+
+
+def test_a_name_that_was_asked_for_in_vain_is_asked_for_again_and_old_answers_count_for_nothing():
+    voter, question = two_names()
+    (again,) = told(voter.meet(B, NOW_US), Recollect)
+    voter.hear(B, answer_to(again, "new"), NOW_US)
+    assert voter.stores == {B: "new"}
+    (third,) = told(voter.hear(B, answer_to(question, "lost"), NOW_US), Recollect)
+    voter.hear(B, answer_to(third, "new"), NOW_US)
+
+    assert voter.stores == {B: "new"}
+
+
+@pytest.mark.parametrize("message", [NotPromised, Accepted, LeasesRenewed])
+def test_who_votes_or_refuses_says_what_its_store_is_called(message):
+    lab = RegisterLab()
+    register, sender = lab.nodes[A], B
+    register.voter.stores = {B: "lost", A: "kept"}
+    words = {
+        NotPromised: {"job": JOB, "epoch": Epoch(9, X), "ask": 1, "promised": Epoch()},
+        Accepted: {"job": JOB, "ask": 1, "version": fence(1)},
+        LeasesRenewed: {"life": 1, "sent_us": 1, "renewed": (), "standings": ()},
+    }[message]
+    effects = register.hear(sender, message(store="new", **words), NOW_US)
+    assert [to for to, one in effects.send if isinstance(one, Recollect)] == [B]
+    register.hear(A, message(store="new", **words), NOW_US)
+
+    assert register.voter.stores == {A: "kept"}  # Of its own it knows best.
 
 
 def test_after_a_start_a_guardian_votes_once_a_majority_of_the_others_has_answered():
