@@ -5,14 +5,7 @@ import itertools
 import msgspec
 import pytest
 
-from distributed_grid.kernel.across.record import (
-    JobRecord,
-    conclusion_of,
-    has_ended,
-    joined,
-    normal,
-    state_of,
-)
+from distributed_grid.kernel.across.record import JobRecord, has_ended, joined, normal, state_of
 from distributed_grid.kernel.across.record_bytes import decode, encode, is_readable, spec_of
 from distributed_grid.kernel.across.record_jobs import job_of, summary
 from distributed_grid.kernel.across.record_parts import (
@@ -258,19 +251,6 @@ def test_the_best_result_counts_and_four_are_kept():
 
     assert [state_of(record) for record in seen] == every
     assert [result_of(body).state for body in seen[-1].results] == every[:0:-1]
-
-
-def test_what_a_home_has_concluded_is_no_end_and_goes_when_there_is_one():
-    one = a_record(concluded=(result("evaporated"),))
-    other = a_record(concluded=(result("succeeded"),))
-    both = joined(one, other)
-
-    assert not has_ended(both)
-    assert decode(encode(both)) == both == joined(other, one)
-    assert (conclusion_of(one).state, conclusion_of(both).state) == ("failed", "succeeded")
-    ended = joined(both, a_record(results=(result("failed"),)))
-    assert (state_of(ended), ended.concluded, conclusion_of(ended)) == ("failed", (), None)
-    assert normal(msgspec.structs.replace(ended, concluded=both.concluded)) == ended
 
 
 def test_of_equal_results_the_oldest_attempt_counts():
