@@ -182,22 +182,17 @@ class Asking:
             return False
         self._meet(spec)
         rules = self._rules_of(spec.policy)
-        best = self._stock.with_room(spec, rules, 1)
-        if self._likes_another(spec, rules, own):
-            return True
+        wish = self.wish(spec.id)
+        refused = set(wish.refused) if wish is not None else set()
+        is_content = spec.array is not None or (wish is not None and wish.is_content)
+        if not is_content and self._stock.liked(spec, rules, [own], refused) is not None:
+            return True  # It rather waits a moment, also for one that seems full.
+        best = best_but(self._stock.with_room, spec, rules, 1, refused)
         if not best:
             return False
         free = self._coordinator.host.ledger.free()
         both = (best[0], msgspec.structs.replace(own, free=free))
         return snapshot(both).best(spec, rules, 1) == [best[0]]
-
-    def _likes_another(self, spec: JobSpec, rules: Rules, own: NodeRecord) -> bool:
-        """Whether it would rather wait a moment for another node, also for one that seems full."""
-        wish = self.wish(spec.id)
-        if spec.array is not None or (wish is not None and wish.is_content):
-            return False
-        refused = set(wish.refused) if wish is not None else set()
-        return self._stock.liked(spec, rules, [own], refused) is not None
 
     def wished(self, spec: JobSpec) -> JobSpec:
         """What it would like, as this node understands it: words about distance are its home's."""

@@ -3,8 +3,9 @@
 import pytest
 
 from distributed_grid.kernel.across.asking import CONTENT_MS
+from distributed_grid.kernel.node import Told
 from distributed_grid.model.job import Array, Where
-from distributed_grid.wire.across import Reserve
+from distributed_grid.wire.across import NotGranted, Reserve
 from tests.across_world import BEAT_MS, Room
 from tests.node_world import a_job, fill
 
@@ -158,13 +159,32 @@ def test_its_own_node_will_do_when_the_place_it_likes_is_full(room):
 
 
 def test_indices_of_an_array_wait_for_no_place(room):
-    fill(room[2])
+    for other in (room[1], room[2], room[3]):
+        fill(other)
     room.look()
     job = liked(array=Array(start=0, stop=3))
     room[0].submit(job)
     room.settle()
 
-    assert room[0].job(job).live_attempts
+    assert {attempt.host for attempt in room[0].job(job).live_attempts} == {""}
+
+
+def test_its_own_node_will_do_when_the_place_it_likes_refuses(room):
+    for other in (room[1], room[3]):
+        fill(other)
+    room.cut.add((room[0].me, room[2].me))
+    room.look()
+    job = liked()
+    room[0].submit(job)
+    room.settle()
+    assert room[0].state(job) == "waiting"
+    epoch = room[0].job(job).epoch
+    refusal = NotGranted(job=job.id, epoch=epoch, number=0, reasons=("lending is paused",))
+    room[0].step(Told(now_ms=room[0].now_ms, peer=room[2].me, message=refusal))
+    room.look()  # Nothing that others see of it tells that.
+
+    assert room[0].state(job) == "running"
+    assert room[0].job(job).live_attempts[0].host == ""
 
 
 def test_a_job_with_a_policy_waits_here_too_when_nobody_has_room(room):
