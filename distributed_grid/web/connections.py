@@ -10,6 +10,7 @@ half a line would shut out everybody else for good.
 """
 
 import asyncio
+import itertools
 from typing import Any, Final
 
 import msgspec
@@ -24,6 +25,9 @@ STALL_S: Final = (
     600.0  # Nothing was read of an answer: a person may look at a page of a log so long.
 )
 
+# Not the time: a loop that was busy finds a crowd at its door, and all of it came at once for it.
+_ARRIVALS = itertools.count(1)
+
 
 class Connection(HttpToolsProtocol):
     """uvicorn's own, with limits around it."""
@@ -31,12 +35,12 @@ class Connection(HttpToolsProtocol):
     _arrival: asyncio.TimerHandle | None = None
     _stall: asyncio.TimerHandle | None = None
     _head_bytes = 0  # Of a request whose head is not whole yet.
-    since = 0.0
+    place = 0  # Among all who ever came.
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client is there: the place may be another's who does nothing."""
         super().connection_made(transport)
-        self.since = self.loop.time()
+        self.place = next(_ARRIVALS)
         self._arrival = self.loop.call_later(ARRIVAL_S, self._too_late)
         if len(self.connections) > CONNECTIONS_MAX and not self._make_room():
             self._refuse(503, "Overloaded", "too many clients are connected", "Come back later")
@@ -100,7 +104,7 @@ class Connection(HttpToolsProtocol):
         idle = [other for other in others if isinstance(other, Connection) and other.is_idle]
         if not idle:
             return False
-        oldest = min(idle, key=lambda other: other.since)
+        oldest = min(idle, key=lambda other: other.place)
         self.connections.discard(oldest)
         oldest.transport.abort()
         return True

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import signal
 import socket
 import time
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ pytestmark = pytest.mark.slow
 REQUESTS = 100_000
 REQUESTS_S_MAX = 60
 HALF_OPEN = 1_000
+CROWD = 400  # Fits into the queue of a socket whose owner does not look.
 RSS_GROWTH_MAX = 50 << 20
 HEALTH_MS_MAX = 50
 ID = "ab" * 32
@@ -107,6 +109,37 @@ def test_a_client_that_drips_its_head_is_let_go(lab):
         slow.settimeout(10)
 
         assert slow.recv(1) == b""
+
+
+def test_of_a_crowd_that_came_while_the_agent_was_busy_the_first_is_let_go(lab):
+    """All of them are met in one turn of its loop: the clock does not tell who was first."""
+    files = Path(f"/proc/{lab.pid()}/fd")
+    wait_until(lambda: len(list(files.iterdir())) < HALF_OPEN // 10)
+    with contextlib.ExitStack() as lines:
+        os.kill(lab.pid(), signal.SIGSTOP)
+        try:
+            first, *others = [lines.enter_context(lab.line()) for _ in range(CROWD)]
+        finally:
+            os.kill(lab.pid(), signal.SIGCONT)
+        for _ in range(HALF_OPEN + 1 - CROWD):
+            lines.enter_context(lab.line())
+        first.settimeout(10)
+
+        assert first.recv(1) == b""
+        lab.http("GET", "/health")  # Takes the place of the second.
+        others[0].settimeout(10)
+        assert others[0].recv(1) == b""
+        assert all(is_open(other) for other in others[1:])
+
+
+def is_open(line: socket.socket) -> bool:
+    """Whether the agent has neither said anything nor gone."""
+    line.setblocking(False)
+    try:
+        line.recv(1)
+    except BlockingIOError:
+        return True
+    return False
 
 
 def test_a_head_without_end_is_cut(lab):
