@@ -16,14 +16,13 @@ from distributed_grid.agent.tidying import remove_folder
 from distributed_grid.agent.unsaved import Unsaved
 from distributed_grid.agent.watchers import Watchers
 from distributed_grid.edges.store import Store, StoreError
-from distributed_grid.errors import EXIT_GRID
 from distributed_grid.kernel.launching import Paths, checkpoint_dir
 from distributed_grid.kernel.node import Node, NodeEvent, Reports
 from distributed_grid.kernel.ready import Happened, Ready
 from distributed_grid.model.ids import JobId, NodeId
 from distributed_grid.wire.across import Copied, Start
 from distributed_grid.wire.job_lane import JobMessage
-from distributed_grid.wire.keeper import Ended, Run, ToKeeper, Usage
+from distributed_grid.wire.keeper import Run, ToKeeper, untold_end
 from distributed_grid.wire.register import RegisterMessage
 
 RETRY_S: Final = 1.0  # A full disk is looked at again this often.
@@ -196,19 +195,8 @@ class Carrying:
     async def _never_started(self, runs: list[Run]) -> None:
         """Nobody but this knows that they never began; the keeper does not know them at all."""
         now_ms = self._clock_ms()
-        ends = [
-            Ended(
-                number=0,
-                attempt=run.attempt,
-                how="stopped",
-                code=EXIT_GRID,
-                started_ms=now_ms,
-                ended_ms=now_ms,
-                usage=Usage(),
-            )
-            for run in runs
-        ]
-        await self.step(Reports(now_ms=now_ms, reports=tuple(ends)))
+        ends = tuple(untold_end(run.attempt, "stopped", now_ms) for run in runs)
+        await self.step(Reports(now_ms=now_ms, reports=ends))
 
     def _forget_checkpoint(self, ready: Ready, happened: Happened) -> None:
         """What a job saved for its next attempt, when there is none."""

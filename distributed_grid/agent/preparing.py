@@ -16,7 +16,7 @@ import msgspec
 from distributed_grid.agent.setting_out import manifests_of
 from distributed_grid.agent.shipping_in import NotFetched
 from distributed_grid.edges.artifacts import CacheError, CannotUnpack, Files, Pythons
-from distributed_grid.errors import EXIT_GRID, GridError
+from distributed_grid.errors import GridError
 from distributed_grid.model.across import Saved
 from distributed_grid.model.artifact import ManifestId
 from distributed_grid.model.job import JobSpec
@@ -30,8 +30,8 @@ from distributed_grid.wire.keeper import (
     Stop,
     StopIndex,
     Suspend,
-    Usage,
     Withdraw,
+    untold_end,
 )
 
 TRIES: Final = 2  # What made room for others between arriving and being used is fetched once more.
@@ -234,17 +234,7 @@ class Preparing:
 
     def _ends(self, how: How, note: str) -> list[Ended]:
         """What its home hears; of a chunk that failed, each index has."""
-        now_ms = self._ground.clock_ms()
-        end = Ended(
-            number=0,
-            attempt=self.run.attempt,
-            how=how,
-            code=EXIT_GRID,
-            started_ms=now_ms,
-            ended_ms=now_ms,
-            usage=Usage(),
-            note=note,
-        )
+        end = untold_end(self.run.attempt, how, self._ground.clock_ms(), note=note)
         if how != "failed" or not self.run.indices:
             return [end]
         last = self.run.indices[-1]

@@ -7,13 +7,12 @@ Invariant: nothing is started before both were done.
 
 from collections.abc import Iterable
 
-from distributed_grid.errors import EXIT_GRID
 from distributed_grid.kernel.coordinator import Coordinator, shape_of
 from distributed_grid.kernel.jobs import Attempt, Job
 from distributed_grid.kernel.ready import Ready
 from distributed_grid.model.ids import JobId
 from distributed_grid.model.lease import Lease
-from distributed_grid.wire.keeper import Ended, Hello, Usage
+from distributed_grid.wire.keeper import Ended, Hello, untold_end
 
 
 def restore(coordinator: Coordinator, jobs: Iterable[Job], leases: dict[str, Lease]) -> None:
@@ -87,16 +86,10 @@ def reconcile(coordinator: Coordinator, hello: Hello, now_ms: int, ready: Ready)
 
 def _gone(attempt: Attempt, now_ms: int) -> Ended:
     never_started = attempt.state == "granted"
-    return Ended(
-        number=0,
-        attempt=attempt.id,
-        how="stopped" if never_started else "lost",
-        code=EXIT_GRID,
-        started_ms=now_ms,
-        ended_ms=now_ms,
-        usage=Usage(),
-        note="the agent went down before it was started" if never_started else "lost",
-    )
+    if never_started:
+        note = "the agent went down before it was started"
+        return untold_end(attempt.id, "stopped", now_ms, note=note)
+    return untold_end(attempt.id, "lost", now_ms, note="lost")
 
 
 def _turn(live: tuple[JobId, Attempt]) -> tuple[int, str]:

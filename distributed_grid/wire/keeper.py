@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from distributed_grid.errors import EXIT_GRID
 from distributed_grid.model.ids import JobId
 
 # lost: the keeper or the machine died under it, told by the next keeper; or its deadline came.
@@ -215,6 +216,22 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, tag="ended"):
     is_last: bool = True  # Nothing of the attempt is left; an index not told of never started.
     outputs: str = ""  # The manifest of what it left behind; the agent adds it, for its home.
     saved: str = ""  # The same of the state that it saved, for the next attempt.
+
+
+def untold_end(
+    attempt: str, how: How, at_ms: int, *, note: str = "", started_ms: int | None = None
+) -> Ended:
+    """The end of an attempt that no keeper reports: it never ran, or nobody knows its fate."""
+    return Ended(
+        number=0,
+        attempt=attempt,
+        how=how,
+        code=EXIT_GRID,
+        started_ms=at_ms if started_ms is None else started_ms,
+        ended_ms=at_ms,
+        usage=Usage(),
+        note=note,
+    )
 
 
 FromKeeper = Hello | Started | Ended

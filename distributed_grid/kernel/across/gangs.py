@@ -14,7 +14,6 @@ from typing import Final
 
 import msgspec
 
-from distributed_grid.errors import EXIT_GRID
 from distributed_grid.kernel.across.asking import Asking
 from distributed_grid.kernel.across.gathering import Gatherer, Gathering
 from distributed_grid.kernel.across.travelling import travelling
@@ -34,7 +33,7 @@ from distributed_grid.wire.gangs import (
     ReleaseHold,
     Revoked,
 )
-from distributed_grid.wire.keeper import Ended, Usage
+from distributed_grid.wire.keeper import Ended, untold_end
 
 SOON_MS: Final = 500  # What was not answered is said again: others keep their room for it.
 
@@ -282,16 +281,7 @@ class Gangs:
 
 
 def _stopped(attempt: Attempt, why: str, now_ms: int) -> Ended:
-    return Ended(
-        number=0,
-        attempt=attempt.id,
-        how="stopped",
-        code=EXIT_GRID,
-        started_ms=now_ms,
-        ended_ms=now_ms,
-        usage=Usage(),
-        note=why,
-    )
+    return untold_end(attempt.id, "stopped", now_ms, note=why)
 
 
 def _number(ranks: list[Attempt]) -> int:

@@ -12,7 +12,6 @@ from typing import Final
 
 import msgspec
 
-from distributed_grid.errors import EXIT_GRID
 from distributed_grid.kernel.across.guests import guest_spec, obstacles
 from distributed_grid.kernel.across.hosting import Hosting
 from distributed_grid.kernel.across.peers import Peer
@@ -38,7 +37,7 @@ from distributed_grid.wire.gangs import (
     ReleaseHold,
     Revoked,
 )
-from distributed_grid.wire.keeper import Ended, Usage
+from distributed_grid.wire.keeper import untold_end
 
 KEPT_MS: Final = 10_000  # What nobody refreshes is given back; its home does so each two seconds.
 ORPHAN_MS: Final = 60_000  # A committed rank of which nobody has spoken for so long never starts.
@@ -317,16 +316,7 @@ class Holds:
 
     def _end(self, lease: str, why: str, now_ms: int, ready: Ready) -> None:
         self._heard_ms.pop(lease, None)
-        end = Ended(
-            number=0,
-            attempt=lease,
-            how="stopped",
-            code=EXIT_GRID,
-            started_ms=now_ms,
-            ended_ms=now_ms,
-            usage=Usage(),
-            note=why,
-        )
+        end = untold_end(lease, "stopped", now_ms, note=why)
         self._coordinator.ended(end, now_ms, ready)
 
     def _keep(self, kept: Kept, lease: Lease, now_ms: int) -> None:

@@ -8,13 +8,12 @@ for votes which nobody asks for any more ends.
 
 from collections.abc import Container, Mapping
 
-from distributed_grid.errors import EXIT_GRID
 from distributed_grid.kernel.across.register_effects import MayRun
 from distributed_grid.kernel.coordinator import Coordinator
 from distributed_grid.kernel.jobs import Attempt
 from distributed_grid.kernel.ready import Ready
 from distributed_grid.model.ids import JobId
-from distributed_grid.wire.keeper import Deadline, Ended, Usage
+from distributed_grid.wire.keeper import Deadline, untold_end
 
 
 class OnceOwner:
@@ -98,16 +97,7 @@ class OnceOwner:
             return
         found[1].awaits_votes = False
         self._awaiting.pop(lease, None)
-        end = Ended(
-            number=0,
-            attempt=lease,
-            how="stopped",
-            code=EXIT_GRID,
-            started_ms=now_ms,
-            ended_ms=now_ms,
-            usage=Usage(),
-            note=why,
-        )
+        end = untold_end(lease, "stopped", now_ms, note=why)
         self._coordinator.ended(end, now_ms, ready)
 
     def over(self) -> list[tuple[JobId, str, bool]]:
