@@ -130,7 +130,7 @@ def main() -> None:
     parser.add_argument("--peer-kills", type=int, default=5)
     parser.add_argument("--no-peers", action="store_true")
     options = parser.parse_args()
-    enter_network()
+    enter_network(with_peers=not options.no_peers)
     found: dict[str, Any] = {"benchmark": "cluster", "grid": grid(options), "peers": {}}
     os.environ["GRID_PEER_WIDTH"] = str(options.nodes * CORES)
     for name in () if options.no_peers else PEERS:

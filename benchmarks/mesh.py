@@ -172,7 +172,7 @@ def main() -> None:
     if options.short:
         vars(options).update(SHORT)
     parts = options.part or PARTS
-    enter_network()
+    enter_network(with_peers="peers" in parts)
     found: dict[str, Any] = {"benchmark": "mesh"}
     if "real" in parts:
         found["real"] = real(options)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from benchmarks.peers.environment import peers_python
 from distributed_grid.client import mesh_calls
 from distributed_grid.client.blocking import Caller
 from distributed_grid.client.streams import Events
@@ -31,10 +32,15 @@ LOOK_S = 0.02
 PATIENCE_S = 120.0
 
 
-def enter_network() -> None:
-    """Begin this program again in a network of its own; returns inside."""
+def enter_network(*, with_peers: bool = False) -> None:
+    """Begin this program again in a network of its own; returns inside.
+
+    From there nothing can be installed: peers that are to be measured are, before.
+    """
     if os.environ.get(INSIDE):
         return
+    if with_peers:
+        peers_python()
     os.environ[INSIDE] = "1"
     inside = 'ip link set lo up && exec "$@"'
     argv = [sys.executable, *sys.orig_argv[1:]]
