@@ -187,7 +187,7 @@ class Ambiguous(GridError):
         self.kind, self.name, self.matches = kind, name, tuple(matches)
         super().__init__(
             f"{shown(name)} means {len(matches)} {kind}s: {', '.join(matches[:5])}",
-            remedy="Write more of the id, or id:… or name:…",
+            remedy="Write more of the id, or id:… or name:…" if kind == "job" else "Write its id",
         )
 
 

@@ -20,6 +20,7 @@ from distributed_grid.errors import (
     NotInMesh,
     NotPermitted,
 )
+from distributed_grid.kernel.finding import node_among
 from distributed_grid.kernel.mesh.events import MeshReady
 from distributed_grid.kernel.mesh.tickets import mac, state_of, ticket_id
 from distributed_grid.kernel.mesh.views import view
@@ -303,19 +304,11 @@ class MeshDesk:
         """A node by name, or by the beginning of its id."""
         if not self._side.is_member or self._side.mesh.roster is None:
             raise NotInMesh
-        nodes = sorted(self._side.mesh.roster.chains)
-        # Not the name first: somebody could take the beginning of another's id for a name.
-        found = [
-            node
-            for node in nodes
-            if self._side.mesh.name_of(node) == word or (len(word) >= 4 and node.startswith(word))
-        ]
-        if len(found) == 1:
-            return found[0]
-        if not found:
+        mesh, chains = self._side.mesh, self._side.mesh.roster.chains
+        found = node_among(word, {node: mesh.name_of(node) for node in sorted(chains)})
+        if found is None:
             raise NotFound("node", word)
-        ids = ", ".join(node[:12] for node in found)
-        raise BadValue(word, expected=f"one node, not {len(found)}: {ids}", remedy="Give its id")
+        return found
 
     async def _until(self, holds: Callable[[], bool], most_s: float) -> bool:
         with contextlib.suppress(TimeoutError):

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from distributed_grid.agent.remote import node_among
 from distributed_grid.errors import NotFound
+from distributed_grid.kernel.finding import node_among
 from distributed_grid.kernel.node import Node
 from distributed_grid.model.ids import ID_DIGITS, NodeId
 from distributed_grid.model.job import NOWHERE, JobSpec, Where

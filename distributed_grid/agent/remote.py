@@ -16,7 +16,8 @@ import msgspec
 
 from distributed_grid.agent.asking import LinkLost, Told, read_problem
 from distributed_grid.agent.questions import Questions
-from distributed_grid.errors import Ambiguous, GridError, MeshUnreachable, NotFound, Overloaded
+from distributed_grid.errors import GridError, MeshUnreachable, NotFound, Overloaded
+from distributed_grid.kernel.finding import node_among
 from distributed_grid.model.ids import NodeId
 from distributed_grid.wire.api import Jobs, JobView
 from distributed_grid.wire.problems import OK
@@ -27,7 +28,6 @@ AT_ONCE: Final = 64  # Nodes that are asked the same at the same time.
 # For all of them together: a person waits, but rather than hear less. Of the dead nobody waits for
 # longer than for their verdict; after a start a node looks at itself for two seconds first.
 LOOK_S: Final = 5.0
-PREFIX_MIN: Final = 4  # Digits of an id: shorter ones mean another node tomorrow.
 NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 T = TypeVar("T")
@@ -230,15 +230,3 @@ def find_node(word: str, around: Around) -> NodeId:
     if found is None:
         raise NotFound("node", word)
     return found
-
-
-def node_among(word: str, known: Mapping[NodeId, str]) -> NodeId | None:
-    """The same among nodes and their names; None: it is none of them. Raises Ambiguous."""
-    found = [
-        node
-        for node, name in known.items()
-        if word in (node, name) or (len(word) >= PREFIX_MIN and node.startswith(word.lower()))
-    ]
-    if len(found) > 1:
-        raise Ambiguous("node", word, matches=[node[:12] for node in found])
-    return found[0] if found else None

@@ -1,15 +1,15 @@
-"""Which job a person means: full id, then exact name, then a prefix of the id.
+"""Which job or node a person means, by its id, its name, or the beginning of its id.
 
-Lives here: the rule of names. `id:` and `name:` force one of the two.
+Lives here: the rules of names. `id:` and `name:` force one of the two, of a job.
 Invariant: a job and the attempts at it that run here for another home are one job.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from distributed_grid.errors import Ambiguous, NotFound
 from distributed_grid.kernel.jobs import Job
-from distributed_grid.model.ids import ID_DIGITS
+from distributed_grid.model.ids import ID_DIGITS, NodeId
 
 PREFIX_MIN: Final = 4  # Shorter ones mean something else tomorrow.
 
@@ -57,3 +57,18 @@ def _preferred(name: str, jobs: list[Job]) -> Job:
     return (
         unfinished[0] if unfinished else max(jobs, key=lambda job: (job.submitted_ms, job.spec.id))
     )
+
+
+def node_among(word: str, known: Mapping[NodeId, str]) -> NodeId | None:
+    """The one of these nodes, with their names, that a word means. Raises Ambiguous.
+
+    A name does not come before an id: somebody could take the beginning of another's for a name.
+    """
+    found = [
+        node
+        for node, name in known.items()
+        if word in (node, name) or (len(word) >= PREFIX_MIN and node.startswith(word.lower()))
+    ]
+    if len(found) > 1:
+        raise Ambiguous("node", word, matches=[node[:12] for node in found])
+    return found[0] if found else None

@@ -8,27 +8,34 @@ from collections.abc import Iterator
 from heapq import nsmallest
 from typing import Final
 
+from distributed_grid.errors import Ambiguous, NotFound
 from distributed_grid.kernel.across.guarding import Guarding
 from distributed_grid.kernel.across.peers import Peers
 from distributed_grid.kernel.across.record import JobRecord
 from distributed_grid.kernel.across.record_jobs import job_of
 from distributed_grid.kernel.across.record_parts import standing_of
+from distributed_grid.kernel.finding import find_job
 from distributed_grid.kernel.jobs import Job
 from distributed_grid.model.ids import JobId
 
-PREFIX_MIN: Final = 4
 LISTED_MAX: Final = 10_000  # As many as a page has.
 
 
 def held_job(guarding: Guarding, word: str) -> Job | None:
-    """By id, name or prefix; None: it is not held here, or two answer to this."""
+    """By id, name or prefix, as of jobs of this node; None: it is not here, or two are meant."""
     kind, _, rest = word.partition(":")
     wanted = rest if kind in ("id", "name") and rest else word
-    record = guarding.find(JobId(wanted)) if kind != "name" else None
-    if record is None:
-        found = [one for one in _records(guarding) if _answers(one, wanted, kind)]
-        record = found[0] if len(found) == 1 else None
-    return job_of(record) if record is not None and not record.is_summary else None
+    known = guarding.find(JobId(wanted)) if kind != "name" else None
+    records = [known] if known is not None else guarding.shelf.whole()
+    found = [
+        job_of(one)
+        for one in records
+        if not one.is_summary and (one is known or _may_be(one, wanted.lower(), wanted))
+    ]
+    try:
+        return find_job(word, found)
+    except (Ambiguous, NotFound):
+        return None
 
 
 def orphaned(
@@ -52,11 +59,6 @@ def orphaned(
         yield job_of(record)
 
 
-def _records(guarding: Guarding) -> list[JobRecord]:
-    return list(guarding.shelf.whole())
-
-
-def _answers(record: JobRecord, word: str, kind: str) -> bool:
-    is_named = kind != "id" and standing_of(record.standing).name == word
-    is_begun = kind != "name" and len(word) >= PREFIX_MIN and record.job.startswith(word)
-    return is_named or is_begun
+def _may_be(record: JobRecord, start: str, name: str) -> bool:
+    """Whether it is worth being read whole."""
+    return record.job.startswith(start) or standing_of(record.standing).name == name

@@ -118,6 +118,28 @@ def test_a_job_that_ended_at_a_home_that_is_gone_is_still_found_by_name(room):
     assert found.state == "succeeded"
 
 
+def test_of_two_with_one_name_the_unfinished_or_the_newest_is_meant(room):
+    first, second, third, fourth = (
+        msgspec.structs.replace(a_job(f"film-{at}"), name="film") for at in range(4)
+    )
+    guarding = room[1].node.across.guarding
+    for job in (first, second):
+        room.pass_time(1_000)
+        room[0].submit(job)
+        room.settle()
+        room[0].drain()
+        room.settle()
+    assert held_job(guarding, "film").spec.id == second.id
+    assert held_job(guarding, first.id[:8].upper()).spec.id == first.id
+    room[0].submit(third)
+    room.settle()
+
+    assert held_job(guarding, "name:film").spec.id == third.id
+    room[0].submit(fourth)
+    room.settle()
+    assert held_job(guarding, "film") is None
+
+
 def test_a_view_tells_who_holds_the_record_and_how_careful_it_is(room):
     job = a_job("job")
     room[0].submit(job)

@@ -8,7 +8,7 @@ import pytest
 from distributed_grid.agent.mesh_metrics import mesh_lines
 from distributed_grid.edges.store import StoreFull
 from distributed_grid.errors import (
-    BadValue,
+    Ambiguous,
     MeshRefused,
     MeshUnreachable,
     NotFound,
@@ -451,7 +451,7 @@ async def test_a_name_that_begins_like_an_id_kicks_nobody():
         await beta.desk.rename(Rename(name=alpha.id[:8]))
         await until(lambda: alpha.id[:8] in {view.name for view in alpha.side.views()})
 
-        with pytest.raises(BadValue):
+        with pytest.raises(Ambiguous, match="Write its id"):
             await alpha.desk.kick(alpha.id[:8])
 
 
