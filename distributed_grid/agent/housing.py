@@ -229,12 +229,12 @@ class Housing:
             self._news.set()
 
     async def _acknowledge(self, upto: int) -> None:
-        """Everything that was handed on is saved; but not what is held back."""
+        """What was handed on up to there is saved; but not what is held back."""
         self._upto = max(self._upto, upto)
-        for attempt in self._handed_on.values():
+        for number in [one for one in self._handed_on if one <= upto]:
+            attempt = self._handed_on.pop(number)
             (await self._all_housed()).discard(attempt)
             self._beside(self._remove(f"{self._ground.root}/{attempt}"))
-        self._handed_on = {}
         most = min(self._upto, min(self._held, default=self._upto + 1) - 1)
         if most > self._acknowledged:
             self._acknowledged = most

@@ -64,8 +64,14 @@ class Shipping:
     # Links
 
     def link_up(self, peer: NodeId) -> None:
-        """There is a link, maybe another one than before: go on where the store is."""
+        """There is a link, maybe another one than before: go on where the store is.
+
+        The peer may have come back without what it had: whoever relies on that offers it again.
+        """
         self._up.add(peer)
+        for manifest, one in [key for key, ship in self._shipments.items() if ship.over.is_set()]:
+            if one == peer:
+                self.withdraw(peer, manifest)
         if peer in self._lanes:
             self._lanes[peer].restart()
 
@@ -169,11 +175,6 @@ class Shipping:
         """Whether a peer has said that all of it is durable there."""
         shipment = self._shipments.get((manifest, peer))
         return shipment is not None and shipment.state == "complete" and shipment.is_durable
-
-    def durable_at(self, manifest: ManifestId, peer: NodeId) -> set[int]:
-        """Which of its chunks a peer has said to be durable."""
-        shipment = self._shipments.get((manifest, peer))
-        return shipment.there() if shipment is not None and shipment.is_durable else set()
 
     def sending(self) -> int:
         """How many transfers bring bytes to peers now."""

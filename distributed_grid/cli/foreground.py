@@ -21,6 +21,10 @@ from distributed_grid.wire.api import JobView
 
 STDOUT, STDERR = 1, 2
 SIGPIPE_CODE: Final = 141  # As a shell says of a program that wrote to nobody.
+# What notes and stories say of files that are not where somebody will look for them.
+LOST: Final = (
+    "output cut", "outputs stay behind", "no outputs", "left as here", "not brought back"
+)  # fmt: skip
 
 
 class Left(Exception):
@@ -188,7 +192,8 @@ def finish(job: JobView) -> int:
 
 
 def tell_cuts(job: JobView) -> None:
-    """Say what was cut of its output: else nobody would know that bytes are missing."""
-    for attempt in job.attempts:
-        if "output cut" in attempt.note:
-            tell(f"grid: {attempt.note}")
+    """Say what was cut of its output, or did not come back: else nobody would know of it."""
+    told = [*(attempt.note for attempt in job.attempts), *(line.detail for line in job.story)]
+    for word in told:
+        if any(lost in word for lost in LOST):
+            tell(f"grid: {word}")

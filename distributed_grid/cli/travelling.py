@@ -1,4 +1,4 @@
-"""How far the files of a job are, in one line of the terminal, while somebody waits for it.
+"""How far the files of a job are, or why it waits, in one line of the terminal for who waits.
 
 Lives here: when to look, and what is shown. Never here: who counts (`agent.transits`).
 Invariant: without a terminal nothing is asked and nothing is written; nothing goes to stdout. What
@@ -15,7 +15,7 @@ from distributed_grid.client.blocking import Caller
 from distributed_grid.errors import GridError, NotFound
 from distributed_grid.model.job import JobSpec
 
-LOOK_S: Final = 0.5  # While something moves; and before the first look, as most jobs begin at once.
+LOOK_S: Final = 0.5  # While something moves; and before the first look: most jobs begin at once.
 WAITING_S: Final = 2.0  # While it waits for something else.
 RUNNING_S: Final = 5.0  # While it runs: it may have to begin anew, and its outputs travel, too.
 NEVER_S: Final = 3_600.0
@@ -57,5 +57,9 @@ class Travelling:
         if view.transits:
             live(f"grid: {name}: {view.transits[0]}")
             return LOOK_S
+        if view.state == "waiting":
+            why = self._agent.run(calls.explain(f"id:{self._spec.id}"))
+            live(f"grid: {name} waits: {why.summary}")
+            return WAITING_S
         wipe()
-        return WAITING_S if view.state == "waiting" else RUNNING_S
+        return RUNNING_S

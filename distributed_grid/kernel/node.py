@@ -456,8 +456,9 @@ class Node:
                 self.coordinator.started(report, ready)
             else:
                 self.coordinator.ended(report, now_ms, ready)
-        if reports:
-            ready.tell.append(Acknowledge(upto=self.coordinator.acknowledged(reports[-1].number)))
+        last = max((report.number for report in reports), default=0)
+        if last:  # Else the keeper knows nothing of them.
+            ready.tell.append(Acknowledge(upto=self.coordinator.acknowledged(last)))
 
     def _launch(self, job: Job, attempt: Attempt, lease: Lease) -> None:
         self._ready.tell.append(run_message(job, attempt, lease, self.paths))

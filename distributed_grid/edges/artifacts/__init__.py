@@ -143,6 +143,10 @@ class Files(Protocol):
         """Whether there is anything in a directory; what cannot be read may have something."""
         ...
 
+    def is_within(self, root: str, amount: Amount) -> bool:
+        """Whether no more than this of a directory would travel; seen without reading a file."""
+        ...
+
     def is_missing(self, root: str) -> bool:
         """Whether there is nothing of that name; what cannot be looked at may be there."""
         ...

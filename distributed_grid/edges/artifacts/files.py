@@ -8,7 +8,13 @@ import contextlib
 import os
 import tempfile
 
-from distributed_grid.edges.artifacts import Brought, CacheFailed, CannotUnpack, Packed
+from distributed_grid.edges.artifacts import (
+    Brought,
+    CacheFailed,
+    CannotShip,
+    CannotUnpack,
+    Packed,
+)
 from distributed_grid.edges.artifacts.choosing import globs_of, only, path_below, wanted_by
 from distributed_grid.edges.artifacts.chunks import ChunkStore
 from distributed_grid.edges.artifacts.outputs import Bringing, bring
@@ -16,7 +22,7 @@ from distributed_grid.edges.artifacts.packing import Packing, Source, refuse_roo
 from distributed_grid.edges.artifacts.requirements import recipe_of, write_recipe
 from distributed_grid.edges.artifacts.spares import Spares
 from distributed_grid.edges.artifacts.unpacking import remove, unpack
-from distributed_grid.edges.artifacts.walking import Wanted
+from distributed_grid.edges.artifacts.walking import Walk, Wanted
 from distributed_grid.model.artifact import ASKED, Amount, Manifest, ManifestId
 
 
@@ -123,6 +129,17 @@ class DiskFiles:
             return False
         except OSError:
             return True
+
+    def is_within(self, root: str, amount: Amount) -> bool:
+        """Whether no more than this of a directory would travel; seen without reading a file."""
+        most = amount.files_max
+        walk = Walk(os.fsencode(root), leaves_out=self._left_out(), entries_max=most)
+        try:
+            refuse_root(root, home=self._user_home)
+            found = walk.look()
+        except (CannotShip, OSError):
+            return False
+        return found.entries <= most and found.size_bytes <= amount.bytes_max
 
     def is_missing(self, root: str) -> bool:
         """Whether there is nothing of that name; what cannot be looked at may be there."""

@@ -18,6 +18,8 @@ import zlib
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+import msgspec
+
 from distributed_grid.edges.artifacts import CannotShip, Packed, Refused, TooMuch
 from distributed_grid.edges.artifacts.choosing import only
 from distributed_grid.edges.artifacts.chunks import ChunkStore
@@ -103,12 +105,14 @@ class Packing:
         except OSError as error:
             refused = [Refused(".", f"cannot be read: {error.strerror}")]
             raise CannotShip(shown(source.root), refused=refused) from error
-        if found.size_bytes > source.amount.bytes_max or found.entries > source.amount.files_max:
+        # It is copied into the store first, and nobody has a larger one by default.
+        bytes_max = min(source.amount.bytes_max, self._store.bytes_max)
+        if found.size_bytes > bytes_max or found.entries > source.amount.files_max:
             raise TooMuch(
                 shown(source.root),
                 size_bytes=found.size_bytes,
                 files=found.entries,
-                amount=source.amount,
+                amount=msgspec.structs.replace(source.amount, bytes_max=bytes_max),
             )
         found = _without_outside_links(found)
         if left_out:

@@ -89,12 +89,17 @@ class Walk:
         wanted: Wanted | None = None,
         heeds_ignore: bool = True,
         leaves_out: frozenset[tuple[int, int]] = frozenset(),
+        entries_max: int = ENTRIES_LOOKED_MAX,
     ) -> None:
-        """`leaves_out`: (device, inode) of directories that are not looked into, such as ours."""
+        """`leaves_out`: (device, inode) of directories that are not looked into, such as ours.
+
+        After a folder with which there are more than `entries_max` no other is looked into.
+        """
         self.root = root
         self._wanted = wanted
         self._heeds_ignore = heeds_ignore
         self._leaves_out = leaves_out
+        self._entries_max = entries_max
         self._folders: list[Folder] = []
         self._files: list[Seen] = []
         self._links: list[Symlink] = []
@@ -106,7 +111,7 @@ class Walk:
         """Everything that travels, by name; raises OSError if the root cannot be read."""
         mode = os.stat(self.root).st_mode & 0o777
         pending: list[tuple[int, tuple[bytes, ...], tuple[Rules, ...]]] = [(ROOT, (), ())]
-        while pending and self._entries < ENTRIES_LOOKED_MAX:
+        while pending and self._entries <= self._entries_max:
             folder, parts, rules = pending.pop()
             try:
                 with os.scandir(
@@ -116,7 +121,7 @@ class Walk:
             except OSError as error:
                 if not parts:
                     raise
-                self._refuse(b"/".join(parts), f"cannot be read: {error.strerror}")
+                self._note_unread(b"/".join(parts), error)
                 continue
             rules = self._with_own(rules, parts, entries)
             deeper = [
@@ -175,7 +180,7 @@ class Walk:
             status = entry.stat(follow_symlinks=False)
             target = os.readlink(joined(self.root, whole)) if entry.is_symlink() else b""
         except OSError as error:
-            self._refuse(whole, f"cannot be read: {error.strerror}")
+            self._note_unread(whole, error)
             return None
         if (status.st_dev, status.st_ino) in self._leaves_out:
             return None
@@ -194,6 +199,11 @@ class Walk:
             kinds = (word for is_kind, word in _KINDS if is_kind(status.st_mode))
             self._refuse(whole, next(kinds, "neither a file nor a folder"))
         return None
+
+    def _note_unread(self, path: bytes, error: OSError) -> None:
+        """What is gone since its folder was read is not there, and refuses nothing."""
+        if not isinstance(error, FileNotFoundError):
+            self._refuse(path, f"cannot be read: {error.strerror}")
 
     def _note_link(self, link: Symlink, path: bytes) -> None:
         if len(self._links) >= LINKS_MAX:

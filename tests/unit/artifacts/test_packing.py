@@ -293,15 +293,21 @@ def test_odd_things_are_refused_by_name(tmp_path, store, monkeypatch):
         files_of(store).pack(str(root), owner="j", amount=UNASKED)
 
 
-def test_what_vanishes_while_it_is_looked_at_is_named(tmp_path, store, monkeypatch):
-    root = plant(tmp_path / "w", {"l": ("a",)})
+@pytest.mark.parametrize("error", [FileNotFoundError(2, "gone"), PermissionError(13, "not yours")])
+def test_what_vanishes_while_it_is_looked_at_was_not_there_and_other_trouble_is_named(
+    tmp_path, store, monkeypatch, error
+):
+    root = plant(tmp_path / "w", {"a": "1", "l": ("a",)})
 
     def readlink(_):
-        raise FileNotFoundError(2, "No such file or directory")
+        raise error
 
     monkeypatch.setattr(walking.os, "readlink", readlink)
-    with pytest.raises(CannotShip, match=r"l \(cannot be read"):
-        files_of(store).pack(str(root), owner="j", amount=UNASKED)
+    if isinstance(error, FileNotFoundError):
+        assert files_of(store).pack(str(root), owner="j", amount=UNASKED).entries == 1
+    else:
+        with pytest.raises(CannotShip, match=r"l \(cannot be read: not yours"):
+            files_of(store).pack(str(root), owner="j", amount=UNASKED)
 
 
 def test_a_manifest_beyond_all_bounds_is_too_much(tmp_path, store, monkeypatch):
@@ -437,11 +443,14 @@ def test_a_file_that_never_rests_is_named(tmp_path, store, monkeypatch):
 
 
 def test_a_full_store_is_told_and_leaves_nothing_pinned(tmp_path):
-    root = plant(tmp_path / "w", {"a": noise(900_000)})
     store = a_store(tmp_path / "cache", bytes_max=700_000)
+    first = plant(tmp_path / "first", {"a": noise(400_000)})
+    needed = files_of(store).pack(str(first), owner="job", amount=UNASKED)
+    root = plant(tmp_path / "w", {"a": noise(400_000, seed=8)})
 
     with pytest.raises(CacheFull, match="are needed by jobs"):
         files_of(store).pack(str(root), owner="job", amount=UNASKED)
+    store.unpin(needed.id, "job")
     assert store.status().bytes_pinned == 0
 
 
@@ -452,3 +461,33 @@ def test_of_a_very_long_path_the_ends_are_told():
     assert "first/d/" in told
     assert "/last (why)" in told
     assert len(told) < 500
+
+
+@pytest.mark.parametrize(
+    ("bytes_max", "files_max", "is_within"), [(3, 3, True), (2, 3, False), (3, 2, False)]
+)
+def test_whether_a_directory_is_small_is_seen_without_reading_it(
+    tmp_path, bytes_max, files_max, is_within
+):
+    tree = plant(tmp_path / "tree", {"d/a": "1", "b": "22", "left/out": "333"})
+    plant(tree, {".gridignore": "left\n.gridignore\n"})
+    amount = Amount(bytes_max=bytes_max, files_max=files_max)
+
+    assert files_of(a_store(tmp_path / "store")).is_within(str(tree), amount) is is_within
+
+
+def test_what_never_travels_or_is_not_there_is_not_small(tmp_path):
+    files = files_of(a_store(tmp_path / "store"), home=str(tmp_path))
+
+    assert not files.is_within(str(tmp_path), ASKED)
+    assert not files.is_within(str(tmp_path / "nothing"), ASKED)
+
+
+def test_what_is_larger_than_the_cache_is_refused_before_anything_is_written(tmp_path):
+    tree = plant(tmp_path / "tree", {"large": noise(3_000)})
+    store = a_store(tmp_path / "store", bytes_max=2_000)
+    with pytest.raises(TooMuch) as caught:
+        files_of(store).pack(str(tree), owner="me", amount=ASKED)
+
+    assert caught.value.amount.bytes_max == 2_000
+    assert store.status().bytes_used == 0

@@ -61,7 +61,6 @@ async def test_files_arrive_and_are_known_to_be_safe(tmp_path):
 
         assert picture(tmp_path / "x") == picture(root)
         assert ada.is_safe(name, BOB)
-        assert ada.durable_at(name, BOB) == set(range(13))
         assert arrived == [(ADA, name)]
         assert (progress.state, progress.bytes_left) == ("complete", 0)
         assert progress.bytes_total == 10 * CHUNK_BYTES_MAX + 10 + 9
@@ -105,7 +104,6 @@ async def test_a_job_can_run_before_its_files_are_durable(tmp_path, monkeypatch)
         shipment = await ada.ship(BOB, name, durable=False)
         await shipment.over.wait()
         assert (shipment.state, synced, ada.is_safe(name, BOB)) == ("complete", [], False)
-        assert ada.durable_at(name, BOB) == set()
         assert await ada.ship(BOB, name, durable=False) is shipment
         wire.said.clear()
         await shipped(wire, ada, name)
@@ -364,7 +362,22 @@ async def test_a_peer_that_is_gone_for_good_has_nothing_that_is_safe(tmp_path):
         ada.forget_peer(BOB)
 
         assert not ada.is_safe(name, BOB)
-        assert ada.durable_at(name, BOB) == set()
+
+
+async def test_a_peer_that_came_back_without_its_files_is_sent_them_again(tmp_path):
+    async with two_nodes(tmp_path) as (wire, ada, bob):
+        name = packed(ada, plant(tmp_path / "w", TREE))
+        await shipped(wire, ada, name)
+        wire.down()
+        bob.chunks.unpin(name, f"shipping:{ADA}")
+        bob.chunks.clear()
+        wire.up()
+        assert not ada.is_safe(name, BOB)
+        await shipped(wire, ada, name)
+
+        assert ada.is_safe(name, BOB)
+        files_of(bob.chunks).unpack(name, str(tmp_path / "x"))
+        assert picture(tmp_path / "x") == picture(tmp_path / "w")
 
 
 # Several at once

@@ -2,6 +2,7 @@
 
 import pytest
 
+from distributed_grid.wire.api import StoryLine
 from tests.agent_stand_in import CannedAgent, a_view, an_array, an_attempt, serving
 
 
@@ -59,6 +60,24 @@ def test_following_ends_with_what_was_cut(agent, grid):
     done = grid("logs", "-f", "build")
 
     assert (done.stdout, done.stderr) == ("end", f"grid: {note}\n")
+
+
+@pytest.mark.parametrize("word", [
+    "nothing matched *.csv: no outputs", "its outputs stay behind: the disk is full",
+])  # fmt: skip
+def test_whoever_ran_it_is_told_of_outputs_that_are_not_there(agent, grid, word):
+    agent.ends_as = lambda spec: a_view(spec.name, attempts=(an_attempt(note=word),))
+    done = grid("run", "--output", "*.csv", "build")
+
+    assert (done.returncode, done.stderr) == (0, f"grid: {word}\n")
+
+
+def test_whoever_ran_it_is_told_of_files_that_were_left_as_they_are(agent, grid):
+    word = "1 file written, left as here: a.csv (it has changed here since the job was submitted)"
+    story = (StoryLine(at_ms=1, what="outputs", detail=word),)
+    agent.ends_as = lambda spec: a_view(spec.name, story=story)
+
+    assert grid("run", "--output", "*.csv", "build").stderr == f"grid: {word}\n"
 
 
 def test_what_may_be_tried_again_is_streamed_once_it_has_ended(agent, grid):

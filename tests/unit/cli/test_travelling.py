@@ -142,6 +142,15 @@ def test_while_files_are_packed_the_job_is_not_known_and_that_is_told(agent, cle
     assert left(seen) == ""
 
 
+def test_a_line_tells_why_a_job_waits(agent, clean_env):
+    agent.transits = ()
+    code, _, seen = on_a_terminal("run", "echo", env=clean_env)
+
+    assert code == 0
+    assert "grid: echo waits: it waits for cores\x1b[K" in seen
+    assert left(seen) == ""
+
+
 def test_a_line_that_a_job_has_begun_is_not_written_over(agent, clean_env):
     async def logs(word, *, stream, **_):
         if stream == "stdout":
