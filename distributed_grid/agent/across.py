@@ -140,7 +140,7 @@ class AcrossSide:
             if not words:
                 continue
             if self._node.across is not None:
-                self._node.across.guarding.is_disk_full = self.is_disk_full()
+                self._node.across.find_disk(is_full=self.is_disk_full())
             (peer, message), *more = words
             now_ms = self._clock_ms()
             await self._take_in(Told(now_ms=now_ms, peer=peer, message=message, more=tuple(more)))

@@ -129,7 +129,7 @@ class Agent:
             take_in=hands.take_in,
             carry_out=hands.carry_out,
         )
-        across.is_disk_full = lambda: hands.trouble is not None
+        across.is_disk_full = lambda: hands.trouble is not None or not self.store.has_room()
         hands.to_peer = across.send
         if luggage is not None:
             luggage.plug(step=hands.hear, send=across.send)

@@ -251,6 +251,15 @@ def test_a_full_disk_writes_nothing_and_works_again_when_there_is_space(open_sto
     asking(open_store, ask, pages=40)
 
 
+def test_there_is_room_until_the_disk_is_nearly_full(open_store, monkeypatch):
+    async def ask(store: Store) -> None:
+        assert store.has_room()
+        monkeypatch.setattr(sqlite_module, "ROOM_BYTES", 1 << 62)
+        assert store.has_room() is not isinstance(store, sqlite_module.SqliteStore)
+
+    asking(open_store, ask)
+
+
 def test_one_bad_batch_does_not_spoil_the_others(open_store):
     async def ask(store: Store) -> None:
         bad = PutJob(a_job(2, submitted_ms=1 << 80))

@@ -1,11 +1,12 @@
 """A machine whose disk is too small for a job's files: the job waits, and says why."""
 
+import contextlib
 import os
 import subprocess
 
 import pytest
 
-from tests.mesh_jobs import PLAIN, job
+from tests.mesh_jobs import PLAIN, job, over
 from tests.mesh_lab import MeshLab, awaited
 from tests.unit.artifacts.lab import noise, plant
 
@@ -40,3 +41,23 @@ def test_a_job_whose_files_a_node_can_never_hold_waits_for_it_and_says_why(lab):
 
     assert job(desk, word)["state"] == "waiting"
     assert "its files have 16 MiB, and there is room for 8 MiB here" in desk.says("explain", word)
+
+
+def test_a_node_whose_disk_is_full_takes_no_jobs_until_there_is_room(lab):
+    desk, attic = lab.members
+    filler = attic.home / "filler"
+    with filler.open("wb") as file, contextlib.suppress(OSError):
+        while True:
+            file.write(b"x" * (64 << 10))
+    words = [
+        desk.says("run", "--detach", "--node", "attic", "--node", "desk", "true").strip()
+        for _ in range(6)
+    ]
+    only = desk.says("run", "--detach", "--node", "attic", "--wait-for-capacity", "true").strip()
+    for word in words:
+        assert over(desk, word) == {"succeeded"}, job(desk, word)
+    awaited(lambda: "the disk is full" in desk.says("explain", only), lambda: job(desk, only))
+    assert {job(desk, word)["attempts"][-1]["node"] for word in words} == {"desk"}
+    filler.unlink()
+
+    assert over(desk, only) == {"succeeded"}, job(desk, only)

@@ -146,6 +146,10 @@ class Store(Protocol):
         """Write a batch, durably. One for which nobody waits may wait so long for company."""
         ...
 
+    def has_room(self) -> bool:
+        """Whether a commit of usual size would find room; asked before others are promised one."""
+        ...
+
     def write_aside(self) -> None:
         """From now on a slow disk never holds up the loop, whatever that costs."""
         ...

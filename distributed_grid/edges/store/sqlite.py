@@ -13,13 +13,11 @@ are slow, or others watch whether this agent answers, the thread writes and the 
 import asyncio
 import contextlib
 import os
-import shutil
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Final, NamedTuple, TypeVar
 
@@ -50,6 +48,7 @@ STUCK_S: Final = 0.1  # But this is no checkpoint: the disk is busy, or somebody
 BUSY_S_MAX: Final = 5  # For a backup program that reads the file; agents are kept apart by a lock.
 CHECK_BYTES_MAX: Final = 64 << 20  # A larger file is not checked at the start: over 0.3 s.
 WAL_BYTES_KEPT: Final = 16 << 20  # After a checkpoint; a burst does not keep its space for ever.
+ROOM_BYTES: Final = 2 << 20  # Of a commit with its part of the log, and as much again.
 NO_SPACE_BYTES: Final = 64 << 10  # With less than this free, an I/O error means a full disk.
 
 
@@ -120,6 +119,10 @@ class SqliteStore:
         self._queued -= groups
         for batch, error in answers:
             _settle(batch, error)
+
+    def has_room(self) -> bool:
+        """By what the file system says is free."""
+        return _free_bytes(self.file) >= ROOM_BYTES
 
     def write_aside(self) -> None:
         """Only the thread writes from now on."""
@@ -278,4 +281,9 @@ def _meaning(file: str, error: sqlite3.Error) -> StoreError:
 
 
 def _is_full(file: str) -> bool:
-    return shutil.disk_usage(Path(file).parent).free < NO_SPACE_BYTES
+    return _free_bytes(file) < NO_SPACE_BYTES
+
+
+def _free_bytes(file: str) -> int:
+    found = os.statvfs(file)  # Asked for every few messages of others.
+    return found.f_bavail * found.f_frsize

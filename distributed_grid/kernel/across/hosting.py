@@ -92,6 +92,7 @@ class Hosting:
         self._host = coordinator.host
         self._waits: dict[JobId, Wait] = {}  # By the name of their entry.
         self._unanswered: dict[JobId, None] = {}  # Of them: who asked, and was told nothing yet.
+        self.is_disk_full = False  # Told from outside: nothing can be written down.
         self.offered: dict[str, Offer] = {}  # By lease.
         self._seen: dict[JobId, Seen] = {}
         self._homes: dict[JobId, NodeId] = {}  # Guest -> who wants to hear of it now.
@@ -105,7 +106,7 @@ class Hosting:
             return
         name = _entry_name(asked.job)
         spec = guest_spec(asked.spec, peer.name, may_vouch=peer.may_lend)
-        reasons = obstacles(self._host, spec)
+        reasons = obstacles(self._host, spec) or self._unwritable()
         if is_social(asked.spec):
             reasons = reasons or unfit(asked.spec, names_here(self._coordinator, asked.job))
         if len(self._waits) >= ENTRIES_MAX and name not in self._waits:
@@ -128,6 +129,10 @@ class Hosting:
         )
         self._unanswered[name] = None
         self._host.enter(entry_of(asked.job, spec, now_ms - asked.waited_ms))
+
+    def _unwritable(self) -> tuple[str, ...]:
+        """Why nothing can begin here: what begins is written down first."""
+        return ("the disk is full",) if self.is_disk_full else ()
 
     def withdrawn(self, peer: NodeId, word: Withdrawn, now_ms: int) -> None:
         """The coordinator wants nothing more."""
@@ -152,11 +157,12 @@ class Hosting:
         offer = self.offered.get(word.lease)
         is_obeyed = self.obeys(word.job, word.epoch, word.number, now_ms)
         is_as_granted = offer is None or offer.guest.spec.request == word.spec.request
-        large = too_much(self._host, word.spec)  # Maybe packed only after it was granted.
-        if large or offer is None or offer.home != peer.id or not is_obeyed or not is_as_granted:
+        # Maybe packed only after it was granted; and the disk may be full only since then.
+        unable = too_much(self._host, word.spec) or self._unwritable()
+        if unable or offer is None or offer.home != peer.id or not is_obeyed or not is_as_granted:
             why = "a higher epoch was seen" if offer is not None else "no such lease, or it is over"
             why = why if is_as_granted else "it asks for something else than was granted"
-            why = large[0] if large else why
+            why = unable[0] if unable else why
             ready.send.append((peer.id, NotTaken(job=word.job, lease=word.lease, why=why)))
             return
         del self.offered[word.lease]

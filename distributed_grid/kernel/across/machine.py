@@ -126,6 +126,10 @@ class Across:
         """Begin with what the disk has; nothing is placed before its holders were asked."""
         self.guarding.restore(jobs, held, now_ms=now_ms, away_ms=away_ms)
 
+    def find_disk(self, *, is_full: bool) -> None:
+        """Whether anything can be written: else nothing is taken, nothing kept for others."""
+        self.guarding.is_disk_full = self.hosting.is_disk_full = is_full
+
     def copies(self, job: JobId) -> int:
         """How many disks hold a job, this one included."""
         return self.guarding.copies(job)

@@ -320,7 +320,7 @@ class Machine:
 
     def _hear(self, peer: NodeId, message: JobMessage) -> None:
         if (across := self.kernel.across) is not None:
-            across.guarding.is_disk_full = self.disk.is_full
+            across.find_disk(is_full=self.disk.is_full)
         self._in_lane("told", lambda: Told(now_ms=self.now_ms(), peer=peer, message=message))
 
     def _in_lane(self, lane: Lane, event: Callable[[], NodeEvent]) -> bool:

@@ -3,7 +3,10 @@
 import pytest
 
 from distributed_grid.kernel.across.hands import UNREADY_MS
+from distributed_grid.kernel.node import Told
 from distributed_grid.model.job import Array, Where
+from distributed_grid.wire.across import NotGranted
+from distributed_grid.wire.job_lane import decode
 from tests.across_world import Room
 from tests.node_world import Keeper, a_job
 
@@ -76,3 +79,35 @@ def test_who_lost_a_process_gets_the_next_at_once(room):
     room.until(lambda: len(places(room, job)) == 2, UNREADY_MS // 2)
 
     assert places(room, job) == ["node-2", "node-2"]
+
+
+def test_a_node_that_cannot_write_takes_nothing(room):
+    job = a_job("job", require=Where(nodes=("node-2", "node-3")))
+    for node in room.nodes[1:]:
+        node.node.across.find_disk(is_full=True)
+    room[0].submit(job)
+    room.pass_time(5_000)
+    assert places(room, job) == []
+    assert "the disk is full" in str(room[1].said(NotGranted)[-1].reasons)
+    room[2].node.across.find_disk(is_full=False)
+
+    room.until(lambda: places(room, job) == ["node-3"], 30_000)
+
+
+def test_what_was_granted_before_the_disk_was_full_runs_elsewhere(room):
+    job = a_job("job", require=Where(nodes=("node-2", "node-3")))
+    room[0].submit(job)
+    full: list[str] = []
+    while not full:
+        for node in room.nodes[1:]:
+            if node.node.across.hosting.offered and not full:
+                node.node.across.find_disk(is_full=True)
+                full.append(node.name)
+        source, target, body = room.post.popleft()
+        node = room.by_id(target)
+        node.step(Told(now_ms=node.now_ms, peer=source, message=decode(body)))
+    room.settle()
+    room.until(lambda: places(room, job)[-1:] not in ([], full), 30_000)
+
+    assert places(room, job)[-1] != full[0]
+    assert all(not one.keeper.runs for one in room.nodes if one.name == full[0])
