@@ -112,6 +112,24 @@ def test_the_executing_node_dies_and_the_job_is_placed_again_at_once(lab, gate):
     assert desk.says("logs", word) == "again\n"
 
 
+def test_a_machine_that_died_and_is_back_disturbs_nobody(lab, gate):
+    desk = lab["desk"]
+    word = submitted(desk, "--avoid", "desk", *gate.words("echo", "once more"))
+    host = lab[once(desk, word, "running")["node"]]
+    host.kill()
+    awaited(lambda: job(desk, word)["node"] not in (host.name, None), lambda: job(desk, word), 30)
+    second = once(desk, word, "running")["node"]
+    lab.bring_up([host])
+    lab.settled(lab.members)
+    late = f"an attempt on {host.name} that was given up has ended"
+    awaited(lambda: late in desk.says("job", word), lambda: job(desk, word), 30)
+    gate.open()
+
+    assert over(desk, word) == {"succeeded"}
+    assert tries(desk, word) == [host.name, second]
+    assert desk.says("logs", word) == "once more\n"
+
+
 def test_submitter_and_executor_die_together(lab, gate):
     desk = lab["desk"]
     word = submitted(desk, "--avoid", "desk", *gate.words("echo", "both"))

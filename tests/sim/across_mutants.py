@@ -93,7 +93,7 @@ MUTANTS: tuple[Mutant, ...] = (
            "self._hosting.report_to(guest, record.home, record.version.epoch)", "pass",
            "orphan", "nobody wants it"),
     Mutant("nobody looks for the home of an orphan", "across.orphans:Orphans.tick",
-           "self._ask(lost, ready)", "pass", "orphan", "in the way for too long"),
+           "self._ask(lost, orphan, ready)", "pass", "orphan", "in the way for too long"),
     # At most once: its rules one by one are in `register_mutants`
     Mutant("nobody waits for the lease of an attempt that is replaced",
            "across.register_chair:Chair._carried", "self._start_us = now_us + WAIT_US",

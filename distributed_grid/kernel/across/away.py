@@ -12,7 +12,6 @@ from typing import Final
 
 import msgspec
 
-from distributed_grid.errors import EXIT_GRID
 from distributed_grid.kernel.across.asking import Asking
 from distributed_grid.kernel.across.hands import replace, revive
 from distributed_grid.kernel.across.peers import NOBODY, Peer, Peers
@@ -31,7 +30,7 @@ from distributed_grid.wire.across import (
     Report,
     Taken,
 )
-from distributed_grid.wire.keeper import Ended, How, Started, Usage
+from distributed_grid.wire.keeper import Ended, How, Started, untold_end
 
 POLL_MS: Final = 5_000  # A quiet attempt is asked after: its report may have been lost with a link.
 MISSING_MS: Final = 10_000  # After a start: who has not been seen by then is not there.
@@ -103,8 +102,12 @@ class Away:
         job = self._coordinator.jobs[word.job]  # Of others nobody reports to here (`machine`).
         attempt = self._attempt(peer.id, word.lease)
         if attempt is None and self._is_whole(word):
-            self._revive(peer, word.job, word.lease, now_ms, ready)
-            attempt = self._attempt(peer.id, word.lease)
+            if self._counts(job, word.ends[-1]):
+                self._revive(peer, word.job, word.lease, now_ms, ready)
+                attempt = self._attempt(peer.id, word.lease)
+            elif word.lease in self._lost and not job.has_ended:
+                said = f"an attempt on {peer.name} that was given up has ended: {_told(word)}"
+                job.tell(now_ms, "of no account", said)
         if attempt is not None:
             known = attempt.ended_indices if attempt.indices else 0
             if word.first > known:
@@ -277,8 +280,18 @@ class Away:
         ready.send.append((host, Poll(job=job_id, epoch=job.epoch, lease=lease)))
 
     def _is_whole(self, word: Report) -> bool:
-        """Whether it tells all that became of an attempt: then it counts, however late it comes."""
+        """Whether it tells all that became of an attempt."""
         return word.first == 0 and bool(word.ends) and word.ends[-1].is_last
+
+    def _counts(self, job: Job, end: Ended) -> bool:
+        """Whether the end of an attempt that was given up counts, however late it comes.
+
+        That it succeeded always does. Any other end is none for an attempt that took its place:
+        what it failed of may be what cut it off.
+        """
+        if end.how == "exited" and end.code == 0:
+            return True
+        return not job.live_attempts and end.how not in ("lost", "stopped")
 
     def _revive(self, peer: Peer, job_id: JobId, lease: str, now_ms: int, ready: Ready) -> bool:
         """An attempt that was given up lives: it is older than what replaced it, and stays."""
@@ -320,17 +333,15 @@ class Away:
         ]
 
     def _end(self, attempt: Attempt, how: How, note: str, now_ms: int, ready: Ready) -> None:
-        end = Ended(
-            number=0,
-            attempt=attempt.id,
-            how=how,
-            code=EXIT_GRID,
-            started_ms=attempt.started_ms or now_ms,
-            ended_ms=now_ms,
-            usage=Usage(),
-            note=note,
-        )
+        began_ms = attempt.started_ms or now_ms
+        end = untold_end(attempt.id, how, now_ms, note=note, started_ms=began_ms)
         self._coordinator.ended(end, now_ms, ready, is_away=True)
+
+
+def _told(word: Report) -> str:
+    """How it ended, in words."""
+    end = word.ends[-1]
+    return end.note or (f"exit code {end.code}" if end.how == "exited" else end.how)
 
 
 def _of(end: Ended, lease: str) -> Ended:

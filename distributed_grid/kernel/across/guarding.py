@@ -45,7 +45,7 @@ class Guarding:
         self.is_disk_full = False  # Told from outside: nothing more is taken for others.
         self._meeting = meeting = Meeting(me, consequences)
         self.holders, self.shelf = meeting.holders, meeting.shelf
-        self._verdicts, self._takeovers = meeting.verdicts, meeting.takeovers
+        self.verdicts, self._takeovers = meeting.verdicts, meeting.takeovers
         self._returning, self._audits = meeting.returning, meeting.audits
 
     def restore(
@@ -68,6 +68,10 @@ class Guarding:
         kept = self.shelf.find(job)  # All were told before it came there.
         return kept is not None and kept.version >= version
 
+    def is_told(self, job: Job, now_ms: int) -> bool:
+        """Whether a second disk, if there is any, has all that is known of a job of this node."""
+        return self.is_confirmed(job.spec.id, Fence(job.epoch, job.seq), now_ms)
+
     def is_cleared(self, job: JobId) -> bool:
         """Whether a job of this node may be placed."""
         return self._meeting.is_cleared(job)
@@ -78,12 +82,12 @@ class Guarding:
 
     def name_of(self, node: NodeId) -> str:
         """As people call it."""
-        peer = self._verdicts.peers.get(node)
+        peer = self.verdicts.peers.get(node)
         return peer.name if peer is not None else node[:8]
 
     def dead_for(self, node: NodeId, long_ms: int, now_ms: int) -> bool:
         """Whether a node is dead for so long, or not a member any more."""
-        since_ms = self._verdicts.gone_since_ms(node, now_ms)
+        since_ms = self.verdicts.gone_since_ms(node, now_ms)
         return since_ms is not None and now_ms - since_ms >= long_ms
 
     def find(self, job: JobId) -> JobRecord | None:
@@ -124,7 +128,7 @@ class Guarding:
     def insist(self, job: JobId, now_ms: int, ready: Ready) -> None:
         """A person says that it goes on here, whoever else may know more of it."""
         kept = self.shelf.unfinished.get(job)
-        if kept is not None and not self._verdicts.sees(kept.home):
+        if kept is not None and not self.verdicts.sees(kept.home):
             self._meeting.resolve(job)
             self._meeting.take_over(kept, now_ms, ready)
         elif kept is None:
@@ -141,7 +145,7 @@ class Guarding:
 
     def view(self, peers: Peers, now_ms: int, ready: Ready) -> None:
         """The other nodes, as they are seen now."""
-        died, came = self._verdicts.see(peers, now_ms)
+        died, came = self.verdicts.see(peers, now_ms)
         for node in died:
             for job in self.shelf.of_home(node):
                 self._meeting.watch(job, now_ms)
@@ -154,7 +158,7 @@ class Guarding:
 
     def tick(self, now_ms: int, ready: Ready) -> None:
         """A little time passes."""
-        self._verdicts.begin(now_ms)
+        self.verdicts.begin(now_ms)
         for job, outcome in self._returning.tick(now_ms, ready):
             if outcome == "untracked":
                 self._meeting.untracked.add(job)
@@ -192,7 +196,7 @@ class Guarding:
         ]
         questions: dict[NodeId, list[JobId]] = {}
         for node, job in asked:
-            if self._verdicts.sees(node):
+            if self.verdicts.sees(node):
                 questions.setdefault(node, []).append(job)
         inquire(questions, ready, is_short=True)
 
@@ -202,7 +206,7 @@ class Guarding:
         """Whether what this node knows of a job is listened to."""
         if node == self.me:
             return True  # What those who vote told it.
-        return may_tell(self._verdicts.peers.get(node), record, self.find(record.job))
+        return may_tell(self.verdicts.peers.get(node), record, self.find(record.job))
 
     def told(self, peer: NodeId, message: GuardMessage, now_ms: int, ready: Ready) -> None:
         """Another node says something about copies. What cannot be read is passed over."""
@@ -357,7 +361,7 @@ class Guarding:
             self._takeovers.heard(job, peer, takes=None, now_ms=now_ms)
 
     def _peer(self, node: NodeId) -> Peer | None:
-        return Peer(id=node, name="") if node == self.me else self._verdicts.peers.get(node)
+        return Peer(id=node, name="") if node == self.me else self.verdicts.peers.get(node)
 
     def _dispensable(self, peer: NodeId, job: JobId, version: Fence, ready: Ready) -> None:
         kept = self.shelf.unfinished.get(job)

@@ -66,8 +66,12 @@ def revive(coordinator: Coordinator, job: Job, attempt: Attempt, now_ms: int, re
     job.losses = max(0, job.losses - 1)  # It was none; else a bad network would use them up.
     coordinator.attempts.add(job.spec.id, attempt)
     coordinator.wait_no_more(job.spec.id)
+    word = f"attempt {attempt.number} on {attempt.node} came back"
     if job.state == "waiting":
-        job.move("running", now_ms, f"attempt {attempt.number} on {attempt.node} came back")
+        job.move("running", now_ms, word)
+    else:  # What took its place ends.
+        job.reason = word
+        job.tell(now_ms, "running", word)
     ready.touch(job)
 
 

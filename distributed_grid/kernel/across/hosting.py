@@ -287,10 +287,6 @@ class Hosting:
 
     # Guests whose home may be another by now
 
-    def guest(self, guest_id: JobId) -> Job | None:
-        """A guest by its own id, which is its lease's."""
-        return self._guest(guest_id)
-
     def guests_of(self, job: JobId) -> list[Job]:
         """Those of whom somebody is still to hear, of one job."""
         return [one for one in self.untold() if one.spec.origin and one.spec.origin.job == job]

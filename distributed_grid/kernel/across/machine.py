@@ -97,7 +97,6 @@ class Across:
         self.peers: Peers = NOBODY
         self.coordinator = coordinator
         self.hosting = Hosting(coordinator)
-        self.orphans = Orphans(self.hosting, me=me)
         self.asking = Asking(coordinator, me=me, rules_of=rules_of)
         self.away = Away(coordinator, self.asking, me=me)
         self.balancing = Balancing(coordinator, self.asking, power=power)
@@ -105,6 +104,7 @@ class Across:
         self.shares = Shares(coordinator.host)
         self.handover = Handover(coordinator, self.away, me=me, changed=self._changed)
         self.guarding = Guarding(me, self.handover)
+        self.orphans = Orphans(self.hosting, self.guarding.verdicts)
         self.abroad = Abroad(coordinator, self.guarding)
         votes = saved if saved is not None else {}
         self.once = Once(
@@ -254,7 +254,6 @@ class Across:
         self.away.see(peers, now_ms)
         self.asking.line_up(now_ms)
         self.stealing.see(peers)
-        self.orphans.see(peers)
         self.gangs.gatherer.see(peers)
         if own is not None:
             self.shares.see(peers, own.name)
@@ -322,7 +321,7 @@ class Across:
         elif self.guarding.hears(node, record):
             self.abroad.learn(record, now_ms, ready)
             self.guarding.told(node, message, now_ms, ready)
-            self.orphans.found(record, now_ms)
+            self.orphans.found(record, node, now_ms)
 
     def _of_homes(
         self,

@@ -4,7 +4,7 @@ Lives here: finding the home of a job from the owner's side. Never here: the gue
 records (`guarding`).
 Invariant: no attempt is told for ever to who does not want to hear of it. Its home is dead, or says
 that it is not its home: then everyone is asked, and whoever looks after the job is told from then
-on. If nobody has known the job for a minute, what runs of it is ended, and what ended forgotten.
+on. If nobody has looked after it for a minute, what runs of it is ended, and what ended forgotten.
 """
 
 from typing import Final
@@ -12,8 +12,8 @@ from typing import Final
 import msgspec
 
 from distributed_grid.kernel.across.hosting import Hosting
-from distributed_grid.kernel.across.peers import NOBODY, Peers
-from distributed_grid.kernel.across.record import JobRecord
+from distributed_grid.kernel.across.record import JobRecord, has_ended
+from distributed_grid.kernel.across.verdicts import Verdicts
 from distributed_grid.kernel.jobs import Job
 from distributed_grid.kernel.ready import Ready
 from distributed_grid.model.ids import JobId, NodeId
@@ -29,32 +29,34 @@ class Orphan(msgspec.Struct):
 
     since_ms: int
     asked_ms: int | None = None
+    asked: int = 0  # How many nodes were asked, one after the other.
+    disowned_by: NodeId | None = None  # Who was told of it, and is not its home.
 
 
 class Orphans:
     """The guests of this node that nobody looks after."""
 
-    def __init__(self, hosting: Hosting, *, me: NodeId) -> None:
-        self._hosting = hosting
-        self._me = me
-        self._peers: Peers = NOBODY
+    def __init__(self, hosting: Hosting, verdicts: Verdicts) -> None:
+        self._hosting, self._verdicts = hosting, verdicts
         self._orphans: dict[JobId, Orphan] = {}  # By guest.
-        self._turn = 0
-
-    def see(self, peers: Peers) -> None:
-        """The other nodes, as they are now."""
-        self._peers = peers
 
     def disowned(self, job: JobId, peer: NodeId, now_ms: int) -> None:
-        """A node says that it knows nothing of a job."""
+        """A node says that it does not look after a job."""
         for guest in self._hosting.guests_of(job):
             if self._hosting.home_of(guest) == peer:
-                self._orphans.setdefault(guest.spec.id, Orphan(since_ms=now_ms))
+                orphan = self._orphans.setdefault(guest.spec.id, Orphan(since_ms=now_ms))
+                orphan.disowned_by = peer
 
-    def found(self, record: JobRecord, now_ms: int) -> None:
-        """Somebody knows the job: its home is told of what runs here."""
+    def found(self, record: JobRecord, peer: NodeId, now_ms: int) -> None:
+        """A node knows the job: its home is told of what runs here."""
+        if record.home != peer:
+            self.disowned(record.job, peer, now_ms)  # Should it be told of that: it is not home.
         for guest in self._hosting.guests_of(record.job):
-            if record.version.epoch >= guest.epoch and self._is_there(record.home):
+            orphan = self._orphans.get(guest.spec.id)
+            if has_ended(record) and orphan is not None and orphan.disowned_by == record.home:
+                continue  # It is over, and who was its home has lost it: nobody takes it up again.
+            is_there = record.home == self._verdicts.me or self._verdicts.sees(record.home)
+            if record.version.epoch >= guest.epoch and is_there:
                 self._orphans.pop(guest.spec.id, None)
                 if self._hosting.home_of(guest) != record.home:
                     self._hosting.report_to(guest, record.home, record.version.epoch)
@@ -62,28 +64,30 @@ class Orphans:
 
     def tick(self, now_ms: int, ready: Ready) -> None:
         """Look for homes; give up those that have none."""
-        for guest in self._hosting.untold():
-            if not self._is_there(self._hosting.home_of(guest)):
+        untold = {guest.spec.id: guest for guest in self._hosting.untold()}
+        for guest in untold.values():
+            if self._verdicts.is_gone(self._hosting.home_of(guest), now_ms):
                 self._orphans.setdefault(guest.spec.id, Orphan(since_ms=now_ms))
         for guest_id, orphan in list(self._orphans.items()):
-            lost = self._hosting.guest(guest_id)
-            if lost is None:
+            lost = untold.get(guest_id)
+            if lost is None or self._is_cared_for(lost, orphan, now_ms):
                 del self._orphans[guest_id]
             elif now_ms - orphan.since_ms >= UNKNOWN_MS:
                 del self._orphans[guest_id]
                 self._hosting.give_up(lost, now_ms, ready)
             elif orphan.asked_ms is None or now_ms - orphan.asked_ms >= AGAIN_MS:
                 orphan.asked_ms = now_ms
-                self._ask(lost, ready)
+                self._ask(lost, orphan, ready)
 
-    def _is_there(self, node: NodeId) -> bool:
-        peer = self._peers.get(node)
-        return node == self._me or (peer is not None and peer.is_alive)
+    def _is_cared_for(self, guest: Job, orphan: Orphan, now_ms: int) -> bool:
+        """Whether its home is back, or another one has asked after it."""
+        home = self._hosting.home_of(guest)
+        return home != orphan.disowned_by and not self._verdicts.is_gone(home, now_ms)
 
-    def _ask(self, guest: Job, ready: Ready) -> None:
+    def _ask(self, guest: Job, orphan: Orphan, ready: Ready) -> None:
         assert guest.spec.origin is not None, "a guest"
-        live = [node for node, peer in sorted(self._peers.items()) if peer.is_alive]
-        first = self._turn % len(live) if live else 0
-        self._turn += ASKED_MAX
+        live = [node for node, peer in sorted(self._verdicts.peers.items()) if peer.is_alive]
+        first = orphan.asked % len(live) if live else 0
+        orphan.asked += ASKED_MAX
         for node in (live[first:] + live[:first])[:ASKED_MAX]:
             ready.send.append((node, Inquiry(jobs=(guest.spec.origin.job,))))

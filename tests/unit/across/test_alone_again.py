@@ -148,3 +148,4 @@ def test_a_record_is_found_by_its_whole_id_whatever_another_is_called():
     assert held_job(guarding, job.id).spec.id == job.id
     assert held_job(guarding, f"id:{job.id}").spec.id == job.id
     assert held_job(guarding, f"name:{job.id}").spec.id == namesake.id
+    assert held_job(guarding, job.id[:12].upper()).spec.id == job.id

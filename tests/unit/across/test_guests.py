@@ -59,7 +59,7 @@ def test_a_guest_never_obeys_a_former_home_again_however_long_it_hears_nothing(k
     host.step(Told(now_ms=host.now_ms, peer=home.me, message=words[kind]))
 
     hosting = host.node.across.hosting
-    guest = hosting.guest(start.lease)
+    guest = host.node.coordinator.jobs[start.lease]
     assert hosting.home_of(guest) == other.me
     assert not guest.is_cancelled
     assert len(host.said(Taken)) == said
