@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from distributed_grid.model.job import COPIES_MAX, GANG_MAX
+from distributed_grid.model.job import COPIES_MAX, GANG_MAX, VOTERS_CHOICE
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -69,7 +69,16 @@ _NODE: Final = click.option(
     help="On this node, or one of these.",
 )
 _KEPT: Final = (
-    click.option("--at-most-once", is_flag=True, help="Never two processes of it, whatever fails."),
+    click.option(
+        "--at-most-once",
+        is_flag=True,
+        help="Never two processes of it at a time, whichever machine fails.",
+    ),
+    click.option(
+        "--voters",
+        type=click.Choice([str(count) for count in VOTERS_CHOICE]),
+        help="Machines that vote on an --at-most-once job: 3, or 5 to survive the loss of two.",
+    ),
     click.option(
         "--copies",
         type=click.IntRange(1, COPIES_MAX),

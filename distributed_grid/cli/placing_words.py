@@ -12,8 +12,8 @@ import click
 from distributed_grid.client.specification import Wishes
 
 NAMES: Final = ("node", "on_class", "label", "avoid", "policy", "spread", "binpack", "locality",
-                "max_latency", "no_battery", "at_most_once", "copies", "gang", "ship", "output",
-                "overwrite", "python_env")  # fmt: skip
+                "max_latency", "no_battery", "at_most_once", "voters", "copies", "gang", "ship",
+                "output", "overwrite", "python_env")  # fmt: skip
 
 
 def told_of(told: dict[str, Any]) -> dict[str, Any]:
@@ -37,6 +37,8 @@ def placing_wishes(told: Mapping[str, Any]) -> Wishes:
         wishes["policy"] = "Spread"
     if "binpack" in told:
         wishes["policy"] = "BestFit"
+    if "voters" in told:
+        wishes["voters"] = int(told["voters"])
     if "label" in told:
         wishes["labels"] = _labels(told["label"])
     if "output" in told:

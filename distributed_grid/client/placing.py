@@ -21,6 +21,8 @@ from distributed_grid.model.job import (
     OUTPUTS_MAX,
     PATTERN_CHARACTERS_MAX,
     POLICY_CHARACTERS_MAX,
+    VOTERS,
+    VOTERS_CHOICE,
     JobSpec,
     Locality,
     Where,
@@ -52,6 +54,7 @@ def placed(spec: JobSpec, wishes: "Wishes") -> JobSpec:
         locality=_locality(wishes.get("locality", "")),
         battery_safe=not _choice(wishes.get("no_battery", False), "no_battery"),
         at_most_once=_choice(wishes.get("at_most_once", False), "at_most_once"),
+        voters=_voters(wishes),
         copies=_whole(wishes.get("copies", 0), "copies", least=0, most=COPIES_MAX),
         gang=gang,
         outputs=_patterns(_several(wishes.get("outputs", ()), "outputs")),
@@ -226,6 +229,21 @@ def _whole(told: Any, wish: str, *, least: int, most: int) -> int:
     if not isinstance(told, int) or isinstance(told, bool) or not least <= told <= most:
         raise BadValue(
             told, expected=f"{wish} from {least} to {most}", remedy="Check the number", field=wish
+        )
+    return told
+
+
+def _voters(wishes: "Wishes") -> int:
+    """Two or four would stop more often than one or three, and survive no more."""
+    told = wishes.get("voters", VOTERS)
+    if told not in VOTERS_CHOICE or isinstance(told, bool):
+        raise BadValue(told, expected="3 or 5 voters", remedy="Write voters=5", field="voters")
+    if told != VOTERS and not wishes.get("at_most_once", False):
+        raise BadValue(
+            told,
+            expected="voters only of a job that is to run at most once",
+            remedy="Add --at-most-once, or leave --voters out",
+            field="voters",
         )
     return told
 

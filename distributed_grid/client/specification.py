@@ -76,6 +76,7 @@ class Wishes(TypedDict, total=False):
     max_latency: float | str | None  # Seconds, or "20ms": only on nodes that are so near.
     no_battery: bool  # True: never on a node that runs on battery.
     at_most_once: bool  # True: never two processes of it, at the price of waiting.
+    voters: int  # Of an at-most-once job: 3, or 5, which survive the loss of any two.
     copies: int  # Refused if fewer machines keep its record; 0: as many as answer in a second.
     gang: int  # So many ranks, all at once or none.
     ship: str | Sequence[str]  # Paths that travel with it; else its directory does.
@@ -87,7 +88,7 @@ class Wishes(TypedDict, total=False):
 # Those that `placing` understands; few jobs have any, and the others do not load it.
 _PLACING: Final = frozenset(
     ("node", "on_class", "labels", "avoid", "policy", "locality", "max_latency", "no_battery",
-     "at_most_once", "copies", "gang", "outputs", "overwrite")
+     "at_most_once", "voters", "copies", "gang", "outputs", "overwrite")
 )  # fmt: skip
 
 

@@ -396,6 +396,9 @@ class Coordinator:
             return
         job.failures += outcome.counts_as == "failure"
         job.preemptions += outcome.counts_as == "preemption"
+        if job.live_attempts and job.spec.gang == 1:
+            job.tell(now_ms, "goes on", f"{outcome.reason}; another attempt of it does")
+            return  # Of another home that it had: a third one would be too many.
         if job.state == "waiting":
             job.tell(now_ms, "waiting", outcome.reason)
         else:

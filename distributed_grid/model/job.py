@@ -15,6 +15,9 @@ from distributed_grid.model.resources import Request
 NAMES_MAX = 10_000  # Nodes one job may list; more is a label.
 GANG_MAX: Final = 1_024  # Ranks: all their addresses fit into the variable GRID_PEERS.
 COPIES_MAX: Final = 4  # The home and three guardians.
+VOTERS: Final = 3  # On an at-most-once job: it survives the loss of any one of them.
+VOTERS_MAX: Final = 5  # … of any two.
+VOTERS_CHOICE: Final = (VOTERS, VOTERS_MAX)
 OUTPUTS_MAX: Final = 256  # Patterns; more is a directory.
 PATTERN_CHARACTERS_MAX: Final = 4_096  # A path: what Linux takes as one.
 POLICY_CHARACTERS_MAX: Final = 64  # Of a name in the registry of policies.
@@ -128,6 +131,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     policy: PolicyName = ""  # Empty: the mesh's.
     locality: Locality = ""  # Wish.
     at_most_once: bool = False  # Never two processes, even if a node comes back from the dead.
+    voters: Annotated[int, msgspec.Meta(ge=1, le=VOTERS_MAX)] = VOTERS  # Of an at-most-once job.
     # 0: acknowledged with as many as answered within a second; else refused with fewer than these.
     copies: Annotated[int, msgspec.Meta(ge=0, le=COPIES_MAX)] = 0
     gang: Annotated[int, msgspec.Meta(ge=1, le=GANG_MAX)] = 1  # Ranks, all at once or none.

@@ -40,8 +40,8 @@ MUTANTS = (
            "(self.world.now_us - self.booted_us)",
            "(self.world.now_us - self.booted_us - self.slept_us)", 48),
     Mutant("an attempt starts before it is recorded", "register_chair:Chair._go_on",
-           "self._write(named, self._take_value(), now_us, effects, is_adopting=True)",
-           "self._write(named, self._take_value(), now_us, effects, is_adopting=True)\n"
+           "self._write(named, self._take_value(), now_us, effects, is_fencing=True)",
+           "self._write(named, self._take_value(), now_us, effects, is_fencing=True)\n"
            "        if not self._doubtful:\n"
            "            self._is_asked_for, self._is_let = False, True\n"
            "            effects.happened.append(\n"
@@ -79,9 +79,9 @@ MUTANTS = (
            "is_carried(self.standing.sets, ", "is_carried(self.standing.sets[:1], ",
            "renewed by the old"),
     Mutant("the first write of an epoch ends a change", "register_chair:Chair.open",
-           "self._write(standing, self.written.value, now_us, effects, is_adopting=True)",
+           "self._write(standing, self.written.value, now_us, effects, is_fencing=has_named)",
            "if standing.next:\n        self._go_on(now_us, effects)\n        return\n    "
-           "self._write(standing, self.written.value, now_us, effects, is_adopting=True)",
+           "self._write(standing, self.written.value, now_us, effects, is_fencing=has_named)",
            "change taken up"),
     Mutant("nobody allows for clocks that drift", "register_lease:Tenure.granted",
            "until_us = sent_us + LEASE_US", "until_us = sent_us + 10_200_000", "unlike clocks"),

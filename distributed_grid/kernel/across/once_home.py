@@ -26,7 +26,7 @@ from distributed_grid.kernel.across.register_effects import (
     Ruling,
     Stored,
 )
-from distributed_grid.kernel.across.register_sets import SIZE, due_set, first_set, members_of
+from distributed_grid.kernel.across.register_sets import due_set, first_set, members_of
 from distributed_grid.kernel.coordinator import Coordinator
 from distributed_grid.kernel.jobs import Attempt, Job
 from distributed_grid.kernel.ready import Ready
@@ -109,14 +109,16 @@ class OnceHome:
         choice = self._guarding.holders.choice
         found: set[NodeId] = set()
         for job_id in self.jobs:
-            found |= {*choice.first(job_id, SIZE, without=lambda _: False)}
+            job = self._coordinator.jobs.get(job_id)
+            count = job.spec.voters if job is not None else 0
+            found |= {*choice.first(job_id, count, without=lambda _: False)}
         return found
 
-    def _ranked(self, job_id: JobId) -> list[Member]:
+    def _ranked(self, job: Job) -> list[Member]:
         """Who could vote, the best first: nodes that all can dial before laptops."""
         stores = self._voter.stores
         first = self._guarding.holders.choice.first(
-            job_id, SIZE, without=lambda node: node not in stores
+            job.spec.id, job.spec.voters, without=lambda node: node not in stores
         )
         others = [Member(node, stores[node]) for node in first]
         own = self._asking.own
@@ -134,7 +136,7 @@ class OnceHome:
             return
         self.jobs[job.spec.id] = None
         if job.votes is None:
-            guardians = first_set(self._voter.me, self._ranked(job.spec.id))
+            guardians = first_set(self._voter.me, self._ranked(job), job.spec.voters)
             job.votes = Standing(guardians=guardians)
         if any(self._is_unleased(attempt) for attempt in job.live_attempts):
             self._guarding.holders.held_back.add(job.spec.id)
@@ -190,8 +192,7 @@ class OnceHome:
         else:
             self._watch_naming(job, chair, step)
             if own is not None:
-                body = self._with_end(job, own, step) if job.ending else own.body
-                self._write(job, chair, body, step)
+                self._write(job, chair, self._body(job, own, chair, step), step)
                 self._mend(job, chair, step)
 
     def _pursue(self, job: Job, step: Step) -> None:
@@ -250,9 +251,16 @@ class OnceHome:
             self._guarding.changed(job, step.now_ms, step.ready)
 
     def missing(self, job_id: JobId) -> list[str]:
-        """Whose votes a job lacks, by name."""
-        silent = self._writer.missing(job_id)
-        return [self._guarding.name_of(node) for node in silent] or ["its voters"]
+        """Whose votes a job lacks, by name: those first that are not there.
+
+        Who is there and silent was restarted: it votes when the others have told what they know.
+        """
+        silent, sees = self._writer.missing(job_id), self._guarding.verdicts.sees
+        gone = [self._guarding.name_of(node) for node in silent if not sees(node)]
+        there = [self._guarding.name_of(node) for node in silent if sees(node)]
+        if gone:
+            there = [f"{name} (which waits for them)" for name in there]
+        return [*gone, *there] or ["its voters"]
 
     def _newest(self, job: Job) -> Written:
         """Of what this node holds: as a voter, or in its record."""
@@ -278,14 +286,20 @@ class OnceHome:
 
     def _write(self, job: Job, chair: Chair, body: bytes, step: Step) -> None:
         job_id, now_us = job.spec.id, step.now_us
-        for attempt in job.live_attempts:
-            if self._is_unnamed(attempt, chair):
-                self.naming[attempt.lease] = job_id
-                self._written[job_id] = body
-                chair.name(attempt.host or self._me, attempt.lease, body, now_us, step.effects)
+        attempt = self._next(job, chair)
+        if attempt is not None:
+            self.naming[attempt.lease] = job_id
+            self._written[job_id] = body
+            chair.name(attempt.host or self._me, attempt.lease, body, now_us, step.effects)
         if self._written.get(job_id) != body:
             self._written[job_id] = body
             chair.store(body, now_us, step.effects)
+
+    def _body(self, job: Job, own: Own, chair: Chair, step: Step) -> bytes:
+        """What the register should hold: the end only when nothing can begin any more."""
+        if job.ending and not chair.is_quiet:
+            chair.close(step.now_us, step.effects)
+        return self._with_end(job, own, step) if job.ending and chair.is_quiet else own.body
 
     def _with_end(self, job: Job, own: Own, step: Step) -> bytes:
         """The record with how it ended: nobody is told that before a majority has it."""
@@ -296,13 +310,21 @@ class OnceHome:
             body = self._closing[job.spec.id] = encode(closing_record(job, own.record))
         return body
 
-    def _is_unnamed(self, attempt: Attempt, chair: Chair) -> bool:
-        lease = attempt.lease
-        if lease in self.naming or lease == chair.written.standing.lease:
-            return False
+    def _next(self, job: Job, chair: Chair) -> Attempt | None:
+        """Which attempt is to be named: none while one that is named may still come to run.
+
+        Two homes may each have found a place; of these the second waits for the end of the first.
+        """
+        live = job.live_attempts if job.ending is None else []
+        if any(attempt.lease == chair.named for attempt in live):
+            return None
+        return next((one for one in live if self._may_be_named(one)), None)
+
+    def _may_be_named(self, attempt: Attempt) -> bool:
+        """Whether it waits to be let start."""
         if attempt.host == HERE:
-            return not attempt.until_boot_us and not self._owner.has(lease)
-        starting = self._asking.starting.get(lease)
+            return not attempt.until_boot_us and not self._owner.has(attempt.lease)
+        starting = self._asking.starting.get(attempt.lease)
         return starting is not None and starting.standing is None
 
     def _mend(self, job: Job, chair: Chair, step: Step) -> None:
@@ -313,7 +335,7 @@ class OnceHome:
             return
         self._looked_us[job_id] = step.now_us + SETS_US
         gone = {member for member in standing.guardians if self._is_gone(member, step.now_ms)}
-        due = due_set(standing.guardians, self._ranked(job_id), gone)
+        due = due_set(standing.guardians, self._ranked(job), gone, job.spec.voters)
         if due is not None:
             chair.change_set(due, step.now_us, step.effects)
 
@@ -430,7 +452,7 @@ class OnceHome:
         job = self._coordinator.jobs.get(job_id)
         if job is None or job.has_ended or job.votes is None or self.is_cleared(job_id):
             return Effects()
-        guardians = first_set(self._voter.me, self._ranked(job_id))
+        guardians = first_set(self._voter.me, self._ranked(job), job.spec.voters)
         newest = self._newest(job)
         known = max(self._voter.promised(job_id), newest.standing.version.epoch)
         seen = Epoch(known.counter + LEAP, self._me)

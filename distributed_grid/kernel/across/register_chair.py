@@ -38,6 +38,7 @@ from distributed_grid.wire.register import (
 )
 
 UNKNOWN = ""  # In the place of a lease: whatever a former coordinator may have let start.
+NOBODY = ""  # Likewise: no attempt was named, or none may run any more.
 
 
 class Chair:
@@ -77,9 +78,10 @@ class Chair:
     def open(self, now_us: int, effects: Effects) -> None:
         """The first write: the same again, under the new epoch, so that an attempt goes on."""
         standing = self.written.standing
-        if standing.lease:
+        has_named = standing.attempt != Fence()
+        if has_named:
             self._doubtful, self._is_let, self._is_asked_for = [UNKNOWN], True, True
-        self._write(standing, self.written.value, now_us, effects, is_adopting=True)
+        self._write(standing, self.written.value, now_us, effects, is_fencing=has_named)
 
     # What the coordinator wants
 
@@ -92,6 +94,14 @@ class Chair:
         """Write which attempt is next, and where; it is let start once that is durable."""
         self._value, self._named = value, (node, lease)
         self._go_on(now_us, effects)
+
+    def close(self, now_us: int, effects: Effects) -> None:
+        """Write that nobody may run it any more: it is over, and some attempt may not know."""
+        if self._lease == NOBODY:
+            self._named = None  # Nor is the one that was about to be named.
+        else:
+            self._named = (NodeId(""), NOBODY)
+            self._go_on(now_us, effects)
 
     def change_set(self, members: tuple[Member, ...], now_us: int, effects: Effects) -> None:
         """Let these be the guardians."""
@@ -158,6 +168,16 @@ class Chair:
         return self._flight is not None
 
     @property
+    def named(self) -> str:
+        """The lease of the attempt that is named, or about to be."""
+        return self._lease if self._named is None else self._named[1]
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing that was ever named can still run, or begin to."""
+        return (self._is_over or self._lease == NOBODY) and not self._doubtful
+
+    @property
     def missing(self) -> tuple[NodeId, ...]:
         """Who has not accepted the last write."""
         silent = [member for member in members_of(self._sets) if member not in self._accepted]
@@ -180,7 +200,7 @@ class Chair:
             self._is_let, self._is_over, self._is_asked_for = False, False, True
             self._lease, self._start_us, self._named = lease, 0, None
             named = msgspec.structs.replace(standing, node=node, lease=lease)
-            self._write(named, self._take_value(), now_us, effects, is_adopting=True)
+            self._write(named, self._take_value(), now_us, effects, is_fencing=True)
         elif self._value is not None:
             self._write(standing, self._take_value(), now_us, effects)
         elif self._members is not None and self._members != standing.guardians:
@@ -199,12 +219,12 @@ class Chair:
         now_us: int,
         effects: Effects,
         *,
-        is_adopting: bool = False,
+        is_fencing: bool = False,
     ) -> None:
         """Send a write out. Whoever decided before must agree, and whoever will decide after."""
         self._seq += 1
         version = Fence(self.epoch, self._seq)
-        attempt = version if is_adopting and standing.lease else standing.attempt
+        attempt = version if is_fencing else standing.attempt
         standing = msgspec.structs.replace(standing, version=version, attempt=attempt)
         self._sets = tuple(dict.fromkeys((*self.written.standing.sets, *standing.sets)))
         self._flight = Written(standing=standing, value=value)
@@ -239,4 +259,5 @@ class Chair:
         """Let the named attempt start, if that is durable and nothing is doubtful."""
         if self._start_us and self._is_asked_for and not self._doubtful:
             self._start_us, self._is_asked_for, self._is_let = 0, False, True
-            effects.happened.append(MayStart(job=self.job, standing=self.written.standing))
+            if self._lease != NOBODY:
+                effects.happened.append(MayStart(job=self.job, standing=self.written.standing))

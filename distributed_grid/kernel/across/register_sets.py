@@ -12,7 +12,6 @@ from typing import Final
 from distributed_grid.wire.register import Member, Sets
 
 SIZES: Final = (1, 3, 5)
-SIZE: Final = 3  # Survives the loss of any one.
 
 
 def is_majority(members: Collection[Member], votes: Container[Member]) -> bool:
@@ -56,7 +55,7 @@ def _others(sets: Sets, me: Member) -> list[list[Member]]:
     return [[other for other in members if other != me] for members in sets if me in members]
 
 
-def first_set(submitter: Member, ranked: Sequence[Member], size: int = SIZE) -> tuple[Member, ...]:
+def first_set(submitter: Member, ranked: Sequence[Member], size: int) -> tuple[Member, ...]:
     """The voters of a new job: the best by rank; of one or two nodes the submitter alone."""
     count = _size(len(ranked), size)
     return tuple(ranked[:count]) if count > 1 else (submitter,)
@@ -66,7 +65,7 @@ def due_set(
     guardians: tuple[Member, ...],
     ranked: Sequence[Member],
     gone: Container[Member],
-    size: int = SIZE,
+    size: int,
 ) -> tuple[Member, ...] | None:
     """The set that should take the place of this one; None if it should stay.
 

@@ -12,7 +12,7 @@ import msgspec
 
 from distributed_grid.model.bytesize import GIB
 from distributed_grid.model.ids import JobId
-from distributed_grid.model.job import After, Array, JobSpec, Where, Work
+from distributed_grid.model.job import VOTERS, VOTERS_MAX, After, Array, JobSpec, Where, Work
 from distributed_grid.model.priority import Priority
 from distributed_grid.model.resources import Request
 from distributed_grid.sim.across.moods import Mood
@@ -88,6 +88,7 @@ def _arrival(
         priority="urgent" if happens(mood.urgent_milli) else rng.choice(_CLASSES),
         is_shared=happens(mood.shared_milli),
         at_most_once=is_once,
+        voters=VOTERS_MAX if len(before) % 3 == 2 else VOTERS,
         gang=rng.randint(2, 3) if is_gang else 1,
         wait_for_capacity=is_picky or is_gang,  # Whoever it needs may be away just then.
     )

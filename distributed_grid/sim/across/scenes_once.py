@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from distributed_grid.sim.across.checker import Violation
+from distributed_grid.sim.across.people import Wish
 from distributed_grid.sim.across.script import Scene
 from distributed_grid.sim.across.verdicts import DEAD_US
 from distributed_grid.sim.mesh.timeline import SECOND_US
@@ -44,8 +45,8 @@ def _home_killed(scene: Scene) -> None:
         raise Violation(f"it was started {scene.starts(job)} times, though nothing happened to it")
 
 
-def _ends_alone(scene: Scene) -> None:
-    """It ends where nobody hears of it: nobody is told so, as the others will run it again."""
+def _ended_alone(scene: Scene) -> tuple[Wish, Callable[[], None]]:
+    """A job that has ended where nobody heard of it, and runs elsewhere; how to heal that."""
     home, *others = scene.machines
     job = scene.submit("once", at=home, takes_s=8, is_once=True)
     scene.until(lambda: scene.runs_on(job) == [home] and scene.copies(job) > 2, "running")
@@ -55,8 +56,25 @@ def _ends_alone(scene: Scene) -> None:
     scene.until(
         lambda: any(one is not home for one in scene.runs_on(job)), "replaced", within_us=within_us
     )
+    return job, heal
+
+
+def _ends_alone(scene: Scene) -> None:
+    """It ends where nobody hears of it: nobody is told so, as the others will run it again."""
+    job, heal = _ended_alone(scene)
     heal()
     scene.until_ended(job, within_us=6 * SECOND_US)  # Sooner than the second run does.
+
+
+def _ends_unheard(scene: Scene) -> None:
+    """It ended where nobody heard of it, and runs again where nobody is heard: first that ends."""
+    job, heal = _ended_alone(scene)
+    (there,) = scene.runs_on(job)
+    heal()
+    heal = scene.part([there], [one for one in scene.machines if one is not there])
+    scene.pass_time(30 * SECOND_US)
+    heal()
+    scene.until_ended(job, within_us=20 * SECOND_US)
 
 
 def _stuck(scene: Scene) -> None:
@@ -96,6 +114,7 @@ ONCE: Final[dict[str, Callable[[Scene], None]]] = {
     "once parted": _once_parted,
     "once home killed": _home_killed,
     "once ends alone": _ends_alone,
+    "once ends unheard": _ends_unheard,
     "once stuck": _stuck,
     "once voters replaced": _voters_replaced,
 }

@@ -170,6 +170,42 @@ def test_a_new_home_that_runs_it_itself_adopts_what_no_copy_told_it(is_over):
     assert all(node.node.ledger.leases == {} for node in room.nodes[1:])
 
 
+def test_who_was_restarted_is_told_apart_from_who_is_gone():
+    room, job = OnceRoom(3), once()
+    room[0].submit(job)
+    room.settle()
+    room.kill(room[1])
+    room[2].start_agent()
+    room.look()
+    room.pass_time(30_000)
+
+    word = "stuck: needs node-2, node-3 (which waits for them)"
+    assert (room[0].state(job), room[0].job(job).reason) == ("waiting", word)
+
+
+def test_of_five_voters_any_two_may_be_lost():
+    room, job = OnceRoom(5), once(voters=5)
+    room[0].submit(job)
+    room.settle()
+    assert len(room[0].job(job).votes.guardians) == 5
+    keepers = [room.by_id(node) for node in room[0].job(job).guardians]
+    room.kill(room[0])
+    room.kill(keepers[-1])
+    room.until(lambda: len(room.starts) == 2, 30_000)
+    room.finish(job)
+    room.pass_time(5_000)
+
+    assert {node.knows(job) for node in room.nodes if node.is_up} == {"succeeded"}
+
+
+def test_with_fewer_than_five_machines_three_vote():
+    room, job = OnceRoom(4), once(voters=5)
+    room[0].submit(job)
+    room.settle()
+
+    assert len(room[0].job(job).votes.guardians) == 3
+
+
 def test_nobody_stands_in_a_row_with_one_that_may_have_to_wait_for_votes():
     assert shape_of(Job(spec=once(), submitted_ms=1)) is None
     assert shape_of(Job(spec=a_job("other"), submitted_ms=1)) is not None

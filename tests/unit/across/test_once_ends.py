@@ -7,7 +7,7 @@ from distributed_grid.kernel.across.record_parts import standing_of
 from distributed_grid.kernel.across.record_writing import closing_record
 from distributed_grid.kernel.node import Beat, Cancel, Force, Reports, Told
 from distributed_grid.kernel.ready import Ready
-from distributed_grid.model.job import After
+from distributed_grid.model.job import After, Where
 from distributed_grid.wire.across import Begun, Confirmed, Copied, Copy, Halt, Holding
 from distributed_grid.wire.keeper import Stop
 from distributed_grid.wire.register import Accept, Accepted, Prepare, Promised
@@ -31,6 +31,12 @@ class WatchedRoom(OnceRoom):
             return ready
 
         return watched
+
+    def obey_stops(self) -> None:
+        """Whatever was told to stop does."""
+        for node in self.nodes:
+            for attempt in sorted(node.keeper.stopped & node.keeper.runs.keys()):
+                node.keeper.end_one(attempt, 0)
 
     def ends(self, job) -> list[tuple[str, str]]:
         """What was told of its end, and by whom."""
@@ -134,7 +140,9 @@ def test_who_ends_alone_tells_nobody_and_another_home_learns_it_in_the_end():
     assert room.ends(job) == []
     assert room[0].state(job) == "running"
     room.heal()
-    room.pass_time(10_000)
+    room.pass_time(1_000)
+    room.obey_stops()
+    room.pass_time(31_000)  # The former home holds no copy any more, and asks now and then.
     assert [state for _, state in room.ends(job)] == ["succeeded"]
     assert {node.knows(job) for node in room.nodes} == {"succeeded"}
     assert room.running(job.id) == []
@@ -307,7 +315,8 @@ def test_whoever_learns_an_end_from_a_former_home_tells_nobody_before_a_majority
     assert told(successor, Stop)
 
     room.losing = ()
-    room.pass_time(20_000)  # The former home holds no copy any more, and asks now and then.
+    room.obey_stops()
+    room.pass_time(31_000)  # The former home holds no copy any more, and asks now and then.
     assert [state for _, state in room.ends(job)] == ["succeeded"]
     assert {node.knows(job) for node in room.nodes} == {"succeeded"}
     assert len(room.starts) == 2
@@ -329,3 +338,25 @@ def test_what_a_home_has_concluded_is_not_run_again_by_the_next(code, state):
 
     assert [told_state for _, told_state in room.ends(job)] == [state]
     assert len(room.starts) == 1
+
+
+def test_an_end_from_a_former_home_is_not_told_while_another_attempt_may_run():
+    room, job = WatchedRoom(5), once(avoid=Where(nodes=("node-2",)))
+    room[0].submit(job)
+    room.settle()
+    room.isolate(room[0])
+    room[0].keeper.end_one(room.runs(job).attempt, 0)
+    room.until(lambda: len(room.starts) == 2, 30_000)
+    second = room.host(job)
+    assert job.id in room[1].node.coordinator.jobs
+    room.heal()
+    room.isolate(second)
+    room.until(lambda: room[1].job(job).ending is not None, 5_000)
+    room.until(lambda: room.running(job.id) == [], 20_000)
+
+    assert room.ends(job) == []
+    room.until(lambda: room.ends(job) == [("node-2", "succeeded")], 2_000)
+    room.heal()
+    room.pass_time(30_000)
+    assert {node.knows(job) for node in room.nodes} == {"succeeded"}
+    assert len(room.starts) == 2

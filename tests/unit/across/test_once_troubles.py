@@ -424,3 +424,24 @@ def test_a_start_that_is_repeated_after_its_lease_has_lapsed_brings_nothing_back
     assert len(told(host, Deadline)) == deadlines
     room.keep_deadlines()
     assert host.keeper.runs == {}
+
+
+def test_of_two_places_that_were_found_only_one_is_named_at_a_time():
+    room, job = OnceRoom(5), away()
+    room[0].submit(job)
+    room.settle()
+    room.isolate(room.host(job))
+    room.until(lambda: room[0].job(job).live_attempts, 5_000)
+    (second,) = room[0].job(job).live_attempts
+    chair = room[0].node.across.once.register.writer.chair(job.id)
+    room.until(lambda: chair.named == second.lease, 5_000)
+    room[0].node.coordinator.queue(room[0].job(job), room[0].now_ms)  # As another home would.
+    room.until(lambda: len(room[0].job(job).live_attempts) == 2, 5_000)
+    room.pass_time(2_000)
+
+    assert chair.named == second.lease
+    room.until(lambda: len(room.starts) == 2, 20_000)
+    assert room.host(job).me == second.host
+    room.finish(job)
+    room.pass_time(15_000)
+    assert room[0].state(job) == "succeeded"

@@ -81,6 +81,6 @@ def test_there_is_one_voter_or_three_or_five(there, size, voters):
     ],
 )
 def test_a_set_changes_when_it_is_too_small_or_has_lost_somebody(now, there, gone, due):
-    found = due_set(members(now), members(there), set(members(gone)))
+    found = due_set(members(now), members(there), set(members(gone)), 3)
 
     assert found == (members(due) if due else None)

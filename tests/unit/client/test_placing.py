@@ -17,7 +17,7 @@ def test_every_wish_about_places_reaches_the_specification():
     made = spec(
         node=["gpu1", "AB" * 32], on_class="laptop", labels={"rack": "r7", "a": "b"},
         avoid=("attic", "class:edge", "zone=z1", "job:train"), policy="Spread", locality="zone",
-        max_latency="20ms", no_battery=True, at_most_once=True, copies=2, gang=4,
+        max_latency="20ms", no_battery=True, at_most_once=True, voters=5, copies=2, gang=4,
         outputs=["results/*.csv", "model.bin", "model.bin"], overwrite=True,
     )  # fmt: skip
 
@@ -31,7 +31,7 @@ def test_every_wish_about_places_reaches_the_specification():
         nodes=("attic",), classes=("edge",), labels=(("zone", "z1"),), jobs=("train",)
     )
     assert (made.policy, made.locality, made.battery_safe) == ("Spread", "zone", False)
-    assert (made.at_most_once, made.copies, made.gang) == (True, 2, 4)
+    assert (made.at_most_once, made.voters, made.copies, made.gang) == (True, 5, 2, 4)
     assert (made.outputs, made.overwrite) == (("results/*.csv", "model.bin"), True)
 
 
@@ -45,7 +45,8 @@ def test_without_such_a_wish_a_job_may_run_anywhere():
     made = spec()
 
     assert (made.require, made.avoid, made.policy, made.locality) == (NOWHERE, NOWHERE, "", "")
-    assert (made.at_most_once, made.copies, made.gang, made.ship) == (False, 0, 1, None)
+    assert (made.at_most_once, made.voters, made.copies) == (False, 3, 0)
+    assert (made.gang, made.ship) == (1, None)
     assert (made.battery_safe, made.outputs, made.python_env) == (True, (), "")
 
 
@@ -81,6 +82,9 @@ def test_nodes_that_are_insisted_on_stay_beside_other_wishes():
         ({"max_latency": "2h"}, "max_latency"),
         ({"no_battery": 1}, "no_battery"),
         ({"at_most_once": "yes"}, "at_most_once"),
+        ({"at_most_once": True, "voters": 4}, "voters"),
+        ({"at_most_once": True, "voters": True}, "voters"),
+        ({"voters": 5}, "voters"),
         ({"copies": 5}, "copies"),
         ({"copies": -1}, "copies"),
         ({"copies": True}, "copies"),

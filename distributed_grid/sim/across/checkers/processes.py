@@ -10,6 +10,7 @@ from distributed_grid.model.ids import JobId
 from distributed_grid.sim.across.checker import Checker, Violation
 from distributed_grid.sim.across.keeper import LOOK_US, Truth
 from distributed_grid.sim.across.machine import Machine
+from distributed_grid.sim.across.people import Wish
 from distributed_grid.sim.across.settling import are_voters_lost, is_stuck, sets_of
 from distributed_grid.sim.across.world import World
 from distributed_grid.sim.mesh.timeline import SECOND_US
@@ -33,20 +34,24 @@ class NeverTwiceAtOnce(Checker):
                 world.timeline.after(2 * LOOK_US, self._count, world, truth.job)
 
     def _count(self, world: World, job: JobId) -> None:
-        running = [
-            machine
-            for machine in world.machines
-            if not machine.is_paused
-            for truth in machine.keeper.truths
-            if truth.job == job
-        ]
-        woken = [one for one in running if world.timeline.now_us - one.woke_us < 2 * LOOK_US]
-        if len(running) - len(woken) > 1:
+        running = _runners(world, job)
+        if len(running) > 1:
             raise Violation(f"{world.name_of(job)} may run once, and runs on {running}")
 
 
+def _runners(world: World, job: JobId) -> list[Machine]:
+    """Who runs it, once for each process; but nobody that sleeps, or has just woken up."""
+    return [
+        machine
+        for machine in world.machines
+        if not machine.is_paused and world.timeline.now_us - machine.woke_us >= 2 * LOOK_US
+        for truth in machine.keeper.truths
+        if truth.job == job
+    ]
+
+
 class OverIsOver(Checker):
-    """Once somebody was told that an at-most-once job has ended, nothing of it begins any more."""
+    """Once somebody was told that an at-most-once job has ended, nothing of it runs or begins."""
 
     def __init__(self) -> None:
         self._told: dict[JobId, tuple[str, Sets]] = {}  # By whom, and who had voted on that.
@@ -57,18 +62,22 @@ class OverIsOver(Checker):
             wish = world.wishes.get(one.job) if one.job is not None else None
             if one.name == "job.ended" and wish is not None and wish.spec.at_most_once:
                 self._told.setdefault(wish.spec.id, (machine.name, sets_of(world, wish)))
+                for there in _runners(world, wish.spec.id):
+                    self._blame(world, wish, f"it runs on {there}")
 
     def began(self, world: World, machine: Machine, truth: Truth) -> None:
         """Its end may be known already; only a person may take that risk."""
-        wish = world.wishes[truth.job]
-        if truth.job not in self._told or truth.job in world.forgotten or wish.is_forced:
+        if truth.job in self._told:
+            self._blame(world, world.wishes[truth.job], f"it begins on {machine}")
+
+    def _blame(self, world: World, wish: Wish, what: str) -> None:
+        if wish.spec.id in world.forgotten or wish.is_forced:
             return
-        by, voted = self._told[truth.job]
+        by, voted = self._told[wish.spec.id]
         # Of one or two machines one votes alone: with its disk all memory of the end may be lost.
         # Who got no answer then submits the job again, and others vote on it as on a new one.
         if not is_stuck(world, wish) and not are_voters_lost(world, voted):
-            name = world.name_of(truth.job)
-            raise Violation(f"{by} told that {name} has ended, and it begins on {machine}")
+            raise Violation(f"{by} told that {wish.spec.name} has ended, and {what}")
 
 
 class NoOrphans(Checker):

@@ -1,0 +1,111 @@
+"""The coordinator of an at-most-once job, alone: when it knows that nothing can run any more."""
+
+import pytest
+
+from distributed_grid.kernel.across.register_chair import Chair
+from distributed_grid.kernel.across.register_effects import WAIT_US, Effects, MayStart
+from distributed_grid.model.across import Epoch, Fence
+from distributed_grid.model.ids import JobId, NodeId
+from distributed_grid.wire.register import Accept, Accepted, Member, Standing, Written
+
+JOB = JobId("1" * 64)
+VOTER = Member(NodeId("voter"), "store")
+BEFORE = Fence(Epoch(1, NodeId("a")), 3)
+
+
+class Desk:
+    """A chair with one voter, which accepts when the test says so."""
+
+    def __init__(self, standing: Standing) -> None:
+        self.effects = Effects()
+        self.chair = Chair(JOB, Epoch(2, NodeId("b")), 1, Written(standing=standing))
+        self.chair.open(0, self.effects)
+
+    def accept(self, now_us: int) -> None:
+        asked = [one for _, one in self.effects.send if isinstance(one, Accept)][-1]
+        version = asked.written.standing.version
+        answer = Accepted(job=JOB, ask=1, version=version, store=VOTER.store)
+        self.chair.accepted(VOTER.node, answer, now_us, self.effects)
+
+    @property
+    def let(self) -> list[str]:
+        return [one.standing.lease for one in self.effects.happened if isinstance(one, MayStart)]
+
+
+def standing(**what) -> Standing:
+    return Standing(guardians=(VOTER,), **what)
+
+
+def named() -> Desk:
+    """It has adopted an attempt, and knows that it runs."""
+    desk = Desk(standing(version=BEFORE, attempt=BEFORE, lease="old"))
+    desk.accept(0)
+    desk.chair.runs("old", desk.effects)
+    return desk
+
+
+def test_of_a_new_job_nothing_runs():
+    desk = Desk(standing())
+    desk.accept(0)
+
+    assert desk.chair.is_quiet
+    assert desk.chair.written.standing.attempt == Fence()
+
+
+def test_an_attempt_that_was_let_start_may_run_until_its_owner_says_otherwise():
+    desk = named()
+
+    assert not desk.chair.is_quiet
+    desk.chair.ended("old", desk.effects, has_run=True)
+    assert desk.chair.is_quiet
+
+
+@pytest.mark.parametrize("lease", ["old", ""])
+def test_of_what_a_former_coordinator_let_start_or_closed_something_may_still_run(lease):
+    desk = Desk(standing(version=BEFORE, attempt=BEFORE, lease=lease))
+    desk.chair.close(0, desk.effects)
+    desk.accept(5)
+    if lease:
+        desk.accept(10)  # First the same again, then that nobody may run it.
+    closed_us = 10 if lease else 5
+
+    assert desk.chair.written.standing.lease == ""
+    assert desk.chair.written.standing.attempt == desk.chair.written.standing.version
+    desk.chair.tick(closed_us + WAIT_US - 1, desk.effects)
+    assert not desk.chair.is_quiet
+    desk.chair.tick(closed_us + WAIT_US, desk.effects)
+    assert desk.chair.is_quiet
+    assert desk.let == []
+
+
+def test_who_closes_does_not_wait_for_what_its_owner_has_ended():
+    desk = named()
+    desk.chair.close(0, desk.effects)
+    desk.accept(10)
+    assert not desk.chair.is_quiet
+    desk.chair.ended("old", desk.effects, has_run=True)
+
+    assert desk.chair.is_quiet
+
+
+def test_who_closes_names_nobody_though_it_was_about_to():
+    desk = Desk(standing())
+    desk.chair.name(NodeId("c"), "new", b"", 0, desk.effects)
+    desk.chair.close(0, desk.effects)
+    desk.accept(0)
+
+    assert desk.chair.written.standing.lease == ""
+    assert desk.chair.is_quiet
+    assert desk.let == []
+
+
+def test_who_closes_twice_writes_it_once():
+    desk = Desk(standing(version=BEFORE, attempt=BEFORE, lease="old"))
+    desk.chair.close(0, desk.effects)
+    desk.chair.close(1, desk.effects)
+    desk.accept(5)
+    desk.accept(10)
+
+    assert desk.chair.written.standing.lease == ""
+    assert not desk.chair.is_writing
+    assert desk.chair.written.standing.version.seq == 2
