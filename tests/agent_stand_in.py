@@ -65,6 +65,7 @@ class CannedAgent:
         self.mesh = CannedMesh()
         self.across = CannedAcross(self)
         self.bytes_left = 0  # Of the files of what is submitted.
+        self.is_only_here = False
         self.happened: list[Event] | None = None  # None: three jobs ended.
 
     def write(self, name: str, *parts: bytes, stream: str = "stdout", index: int = -1) -> None:
@@ -81,7 +82,11 @@ class CannedAgent:
             self.submitted.append(job)
             ended = self.ends_as(job) if self.ends_as else a_view(job.name)
             self.views[job.id] = msgspec.structs.replace(ended, id=job.id)
-        return Submitted(ids=tuple(job.id for job in jobs), bytes_left=self.bytes_left)
+        return Submitted(
+            ids=tuple(job.id for job in jobs),
+            bytes_left=self.bytes_left,
+            is_only_here=self.is_only_here,
+        )
 
     async def jobs(self, **filters: Any) -> Jobs:
         self.asked.append(("jobs", filters))

@@ -1,7 +1,7 @@
 """Jobs across machines, in an agent: the kernel sees the other nodes, and they hear what it says.
 
 Lives here: views and beats for the kernel, messages each way. Never here: decisions
-(`kernel.across`), connections (`mesh_links`), carrying out a step (`loop`).
+(`kernel.across`), connections (`mesh_links`), carrying out a step (`carrying`).
 Invariant: nothing is looked at twice that has not changed; without a mesh nothing happens at all.
 """
 
@@ -164,6 +164,25 @@ class AcrossSide:
                 while self._least(across, jobs) < enough:
                     await self._news.wait()
         return self._least(across, jobs)
+
+    async def confirmed(self, jobs: Sequence[JobId]) -> bool:
+        """Whether a second disk has all that is known of these now, after a second at most."""
+        across = self._node.across
+        if across is None:
+            return True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(COPIED_S):
+                while not self._is_confirmed(across, jobs):
+                    await self._news.wait()
+        return self._is_confirmed(across, jobs)
+
+    def _is_confirmed(self, across: Across, jobs: Sequence[JobId]) -> bool:
+        now_ms, known = self._clock_ms(), self._node.coordinator.jobs
+        return all(
+            across.guarding.is_told(job, now_ms)
+            for one in jobs
+            if (job := known.get(one)) is not None and not job.has_ended
+        )
 
     @staticmethod
     def _least(across: Across, jobs: Sequence[JobId]) -> int:

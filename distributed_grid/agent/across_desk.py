@@ -12,10 +12,11 @@ from distributed_grid.agent.kept_output import Away, KeptOutput, attempt_of
 from distributed_grid.agent.mesh import MeshSide
 from distributed_grid.agent.peers import peers_of
 from distributed_grid.errors import NotFound, NotPermitted
+from distributed_grid.kernel.finding import node_among
 from distributed_grid.kernel.jobs import Attempt, Job
 from distributed_grid.kernel.node import Drain, Force, Node, NodeEvent, Requeue
 from distributed_grid.kernel.placement.snapshot_hash import snapshot_hash
-from distributed_grid.model.across import HERE, Fence
+from distributed_grid.model.across import HERE
 from distributed_grid.model.ids import NodeId
 from distributed_grid.wire.across_api import (
     BringOutputs,
@@ -164,9 +165,8 @@ class AcrossDesk:
 
     def _is_told_unrooted(self, job: Job) -> bool:
         """Whether who would look after it next knows as well that others have its files."""
-        across, version = self._node.across, Fence(job.epoch, job.seq)
-        now_ms = self._desk.clock_ms()
-        is_told = across is None or across.guarding.is_confirmed(job.spec.id, version, now_ms)
+        across = self._node.across
+        is_told = across is None or across.guarding.is_told(job, self._desk.clock_ms())
         return is_told and not job.rooted
 
     # Nodes
@@ -233,8 +233,8 @@ class AcrossDesk:
 
     def _check(self, word: str) -> None:
         """Whether this node is the one that is meant."""
-        me = self._mesh.mesh.me if self._mesh.is_member else ""
-        if word not in (self._mesh.name, me) and not (len(word) >= 4 and me.startswith(word)):
+        me = self._mesh.mesh.me if self._mesh.is_member else NodeId("")
+        if node_among(word, {me: self._mesh.name}) is None:
             raise NotFound("node", word)
 
 

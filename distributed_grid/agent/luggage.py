@@ -87,6 +87,7 @@ class Luggage:
             node, self.setting_out, self.pinning, store.files, clock_ms=clock_ms
         )
         self.pinning.rest = self.transplanting.rest = mesh.pace.rest
+        self.transplanting.beside = self._beside
 
     def plug(
         self,

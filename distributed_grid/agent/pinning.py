@@ -115,7 +115,7 @@ class Pinning:
         if self._shipping.is_safe(ManifestId(ship.manifest), guardian):
             return
         self._reach(guardian)
-        for manifest in {ManifestId(ship.manifest), *manifests_of(job.spec)}:
+        for manifest in _all_of(job, ship):
             await self._shipping.ship(guardian, manifest)
 
     async def _copy_state(self, job: Job) -> None:
@@ -138,17 +138,24 @@ class Pinning:
         for job in small:
             await self.copy(job)
         waiting = [
-            asyncio.ensure_future(shipment.over.wait())
+            asyncio.ensure_future(self.arrived(job, job.spec.ship))
             for job in small
-            if (guardian := self._guardian(job, job.spec.ship))
-            for manifest in manifests_of(job.spec)
-            if (shipment := self._shipping.shipment(ManifestId(manifest), guardian))
+            if job.spec.ship
         ]
         if waiting:
             _, late = await asyncio.wait(waiting, timeout=SMALL_S)
             for one in late:
                 one.cancel()
         return sum(self.bytes_left(job) for job in jobs)
+
+    async def arrived(self, job: Job, ship: Shipment) -> None:
+        """Once who is to keep these files has them, or does not take them."""
+        guardian = self._guardian(job, ship)
+        if guardian is None:
+            return
+        for manifest in _all_of(job, ship):
+            if shipment := self._shipping.shipment(manifest, guardian):
+                await shipment.over.wait()
 
     def _is_under_way(self, manifest: str) -> bool:
         return any(one.manifest == manifest for one in self._shipping.progress())
@@ -185,6 +192,11 @@ class Pinning:
         shipment = self._shipping.shipment(ManifestId(ship.manifest), node) if ship else None
         is_refused = shipment is not None and shipment.state == "refused"
         return peer is not None and peer.is_alive and not is_refused
+
+
+def _all_of(job: Job, ship: Shipment) -> set[ManifestId]:
+    """What was packed for a job, and whatever else it names."""
+    return {ManifestId(ship.manifest), *manifests_of(job.spec)}
 
 
 def is_over(job: Job | None) -> bool:

@@ -70,9 +70,17 @@ class Submitting:
         await self._hands.tell(ready)
         if self._luggage is not None:
             self._luggage.transplanting.submitted(rooted)
-        ids = tuple(spec.id for spec in jobs)
-        copies = await self._copies(jobs)
-        return Submitted(ids=ids, copies=copies, bytes_left=await self._bytes_left(jobs))
+        is_only_here = asyncio.ensure_future(self._is_only_here(rooted))
+        try:
+            copies = await self._copies(jobs)
+            return Submitted(
+                ids=tuple(spec.id for spec in jobs),
+                copies=copies,
+                bytes_left=await self._bytes_left(jobs),
+                is_only_here=await is_only_here,
+            )
+        finally:
+            is_only_here.cancel()  # Nobody asks any more; who copies them goes on.
 
     def _refuse(self, jobs: set[JobId], ready: Ready) -> None:
         """They were not acknowledged, so they shall not run, here or anywhere.
@@ -107,6 +115,13 @@ class Submitting:
             found = meant(jobs, self._node)
         found.check()
         return found.jobs
+
+    async def _is_only_here(self, rooted: frozenset[JobId]) -> bool:
+        """Whether directories that nobody named are on this machine only, as far as others know."""
+        if not rooted or self._luggage is None or self._across is None:
+            return False
+        is_elsewhere = await self._luggage.transplanting.hastened(rooted)
+        return not (is_elsewhere and await self._across.confirmed(sorted(rooted)))
 
     async def _bytes_left(self, jobs: tuple[JobSpec, ...]) -> int:
         """Of their files, on this machine only."""

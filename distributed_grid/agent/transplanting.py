@@ -1,31 +1,38 @@
-"""Directories that nobody named get to a second machine, for jobs that take longer than a moment.
+"""Directories that nobody named get to a second machine: small ones at once, others soon.
 
 Lives here: which jobs that is about, when their directories are looked at, when they are safe.
 Never here: packing (`setting_out`), copying (`pinning`), what follows for a job
 (`kernel.across.rooting`).
-Invariant: nobody waits for any of this but who asked to; a directory is looked at once for all jobs
-that were submitted before, and at most a tenth of the time.
+Invariant: a submission waits for this a second at most, and only if its directory is small; a
+directory is looked at once for all jobs that were submitted before, and rests between two looks.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+import contextlib
+from collections.abc import Callable, Coroutine, Iterable
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 from distributed_grid.agent.pace import Rest
-from distributed_grid.agent.pinning import Pinning
+from distributed_grid.agent.pinning import SMALL_BYTES, SMALL_S, Pinning
 from distributed_grid.agent.setting_out import SettingOut
 from distributed_grid.edges.artifacts import Files
 from distributed_grid.errors import GridError
 from distributed_grid.kernel.across.rooting import is_rootable
 from distributed_grid.kernel.jobs import Job
 from distributed_grid.kernel.node import Node, Packed
+from distributed_grid.model.artifact import Amount
 from distributed_grid.model.ids import JobId
 from distributed_grid.model.job import JobSpec, Shipment
 
-YOUNG_MS: Final = 1_000  # Most jobs have ended after a second, and cost nobody a look.
+# Such a directory is on a second machine before its job is acknowledged, if that takes no longer.
+SMALL: Final = Amount(bytes_max=SMALL_BYTES, files_max=1_000)
+LARGE_MS: Final = 60_000  # One that is not small is not measured again so soon.
+STEP_S: Final = 0.01  # Who waits looks so often whether its job has ended: then nobody needs it.
+YOUNG_MS: Final = 1_000  # Most others have ended after a second, and cost nobody a look.
 LOOK_S: Final = 0.5  # Between two looks at who is due, or safe by now.
-REST: Final = 10  # A directory rests so many times as long as it took to look at it.
+REST: Final = 10  # A directory rests so many times as long as it took to look at it,
+SMALL_REST: Final = 2  # or so many, if it is small: a loop of a shell submits less often than that.
 FILLED_S: Final = 1.0  # Who was not empty is not looked into again by the next submissions.
 FILLED_MAX: Final = 1_000  # Directories of which that is known.
 TOGETHER_MAX: Final = 64  # Jobs at a time: others get their turn after some milliseconds,
@@ -55,7 +62,9 @@ class Transplanting:
         # Directories, until when they are not looked at; and when they were looked at last.
         self._rests: dict[str, tuple[int, int]] = {}
         self._filled: dict[str, float] = {}  # Directories that were not empty, until when.
+        self._large: dict[str, int] = {}  # Directories that are not small, until when.
         self._heard_ms = 0  # When somebody submitted last.
+        self.beside: Callable[[Coroutine[Any, Any, None]], None] = lambda work: work.close()
         self.rest: Rest = asyncio.sleep  # Between two looks.
 
     # Jobs are submitted
@@ -89,6 +98,59 @@ class Transplanting:
                 self._copying[job_id] = job.spec.ship
             elif job is not None:
                 self._due.setdefault(_directory(job.spec), {})[job_id] = None
+
+    async def hastened(self, jobs: frozenset[JobId]) -> bool:
+        """Before somebody is told that these were taken: small directories get to a second machine.
+
+        False: one of them is on this machine only, for now.
+        """
+        if len(jobs) > TOGETHER_MAX:
+            return False
+        over, loop = asyncio.Event(), asyncio.get_running_loop()
+        self.beside(self._hasten(jobs, over))
+        until_s = loop.time() + SMALL_S
+        while not over.is_set() and any(map(self._rooted, jobs)) and loop.time() < until_s:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(over.wait(), STEP_S)
+        return not any(map(self._rooted, jobs))
+
+    async def _hasten(self, jobs: frozenset[JobId], over: asyncio.Event) -> None:
+        try:
+            rooted = [job for one in sorted(jobs) if (job := self._rooted(one)) is not None]
+            for directory in dict.fromkeys(_directory(job.spec) for job in rooted):
+                some = [job for job in rooted if _directory(job.spec) == directory]
+                await self._hasten_in(directory, some)
+        finally:
+            over.set()
+
+    async def _hasten_in(self, directory: str, jobs: list[Job]) -> None:
+        began_ms = self._clock_ms()
+        is_resting = self._rests.get(directory, (0, 0))[0] > began_ms
+        if is_resting or not await self._is_small(directory):
+            return
+        jobs = [job for job in jobs if self._rooted(job.spec.id) and job.spec.ship is None]
+        if not jobs:
+            return  # Over by now, or packed because they begin elsewhere.
+        self._rests[directory] = (began_ms + AGAIN_MS, 0)  # Nobody else looks meanwhile.
+        why = await self._pack_some(jobs)
+        now_ms = self._clock_ms()
+        rest_ms = SMALL_REST * (now_ms - began_ms) if not why else AGAIN_MS
+        self._rests[directory] = (now_ms + rest_ms, 0 if why else began_ms)
+        for job in jobs:
+            ship = self._copying.get(job.spec.id)
+            if ship is not None and self._rooted(job.spec.id) is not None:
+                await self._pinning.arrived(job, ship)
+        await self._tell_copied()
+
+    async def _is_small(self, directory: str) -> bool:
+        if self._large.get(directory, 0) > self._clock_ms():
+            return False
+        is_small = await asyncio.to_thread(self._files.is_within, directory, SMALL)
+        if not is_small:
+            if len(self._large) >= FILLED_MAX:
+                self._large.clear()
+            self._large[directory] = self._clock_ms() + LARGE_MS
+        return is_small
 
     # Meanwhile
 
@@ -176,10 +238,10 @@ class Transplanting:
         safe: dict[Shipment, list[JobId]] = {}
         is_busy = self._clock_ms() - self._heard_ms < BUSY_MS
         for job_id in list(islice(self._copying, TOGETHER_MAX if is_busy else TOLD_MAX)):
-            ship, job = self._copying.pop(job_id), self._rooted(job_id)
-            if job is None:
-                continue
-            ship = job.spec.ship or ship
+            packed, job = self._copying.pop(job_id, None), self._rooted(job_id)
+            if job is None or packed is None:
+                continue  # Over, or somebody else is at it.
+            ship = job.spec.ship or packed
             if self._pinning.is_copied(job, ship):
                 safe.setdefault(ship, []).append(job_id)
             else:

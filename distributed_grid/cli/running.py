@@ -87,7 +87,7 @@ def run(told: Told) -> int:
         except GridError as error:
             return refused(spec, error, as_json=told.as_json)
         try:
-            if taken.bytes_left or told.wait_safe:
+            if taken.bytes_left or told.wait_safe or (taken.is_only_here and told.detach):
                 _keep_on(agent, spec, taken, interrupts, waits=told.wait_safe)
             return _watched(agent, spec, told, interrupts)
         except foreground.Left as left:
@@ -144,6 +144,8 @@ def _keep_on(
     if taken.bytes_left:
         left = bytesize.text(taken.bytes_left)
         tell(f"grid: keep this machine on: {left} of job {spec.name} left to copy")
+    elif taken.is_only_here and not waits:
+        tell(f"grid: keep this machine on: the directory of job {spec.name} is only here so far")
     found = None
     while waits and found is None:
         try:

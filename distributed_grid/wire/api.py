@@ -53,6 +53,7 @@ class Submitted(msgspec.Struct, frozen=True, kw_only=True):
     ids: tuple[JobId, ...]
     copies: int = 1
     bytes_left: int = 0  # Of their files, on this machine only so far: it should stay on.
+    is_only_here: bool = False  # A directory that nobody named; its turn comes.
 
 
 class AttemptView(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from distributed_grid.agent.transplanting import SMALL
 from tests.mesh_jobs import ENDED, PLAIN, Gate, job, listed, once, over
 from tests.mesh_lab import MeshLab, awaited
 from tests.unit.artifacts.lab import plant
@@ -68,6 +69,32 @@ def test_a_job_that_ran_at_home_finds_its_file_elsewhere(lab, gate, work):
     for member in others:
         assert over(member, word) == {"succeeded"}, job(member, word)
         assert member.says("logs", word) == "seven\n"
+
+
+def test_a_small_directory_is_on_a_second_machine_before_its_job_is_acknowledged(lab, gate, work):
+    desk, *others = lab.members
+    done = desk("run", "--detach", "--cwd", str(work), *gate.words("cat", "in.txt"))
+    desk.kill()
+    gate.open()
+
+    assert "keep this machine on" not in done.stderr
+    word = done.stdout.strip()
+    for member in others:
+        assert over(member, word) == {"succeeded"}, job(member, word)
+        assert member.says("logs", word) == "seven\n"
+
+
+def test_of_a_large_one_people_are_told_to_keep_the_machine_on_for_now(lab, gate, work):
+    desk = lab["desk"]
+    plant(work, {f"many/{number}": "x" for number in range(SMALL.files_max)})
+    done = desk("run", "--detach", "--cwd", str(work), *gate.words("cat", "in.txt"))
+    word = done.stdout.strip()
+
+    assert "grid: keep this machine on: the directory of job" in done.stderr, done.stderr
+    awaited(lambda: is_safe(desk, word), lambda: job(desk, word))
+    desk.kill()
+    gate.open()
+    assert over(lab["attic"], word) == {"succeeded"}, job(lab["attic"], word)
 
 
 @pytest.mark.rows("S0-90")

@@ -1,5 +1,7 @@
 """Between a request and its acknowledgement."""
 
+import asyncio
+
 import msgspec
 import pytest
 
@@ -8,7 +10,7 @@ from distributed_grid.agent.carrying import Carrying
 from distributed_grid.agent.submitting import Submitting
 from distributed_grid.agent.watchers import Watchers
 from distributed_grid.edges.store.memory import MemoryStore
-from distributed_grid.errors import Ambiguous, NeverFits, NotFound
+from distributed_grid.errors import Ambiguous, NeverFits, NotFound, TooFewCopies
 from distributed_grid.kernel.across.peers import Peer
 from distributed_grid.kernel.inventory import Inventory
 from distributed_grid.kernel.node import View
@@ -34,19 +36,42 @@ class Late:
             self._room.look()
         return self.looks <= self._tells_at
 
+    has_copies: int | None = None
+
     async def copies(self, _jobs, *, wanted: int) -> int:
-        return wanted
+        await asyncio.sleep(0)
+        return wanted if self.has_copies is None else self.has_copies
 
 
-def a_counter(room: Room, across: Late) -> Submitting:
+class Slow:
+    """Files that do not get anywhere else while somebody waits."""
+
+    def __init__(self) -> None:
+        self.transplanting, self.heard, self.left = self, set(), False
+
+    async def taken(self, jobs, *, has_files: bool):
+        return jobs, frozenset(spec.id for spec in jobs if has_files)
+
+    def submitted(self, jobs) -> None:
+        self.heard |= jobs
+
+    async def hastened(self, _jobs) -> bool:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.left = True
+
+
+def a_counter(room: Room, across: Late, luggage=None) -> Submitting:
     async def nothing(_message) -> None:
         pass
 
     node, store = room[0].node, MemoryStore()
     hands = Carrying(node, store, Watchers(), PATHS, to_keeper=nothing, clock_ms=lambda: 1_000)
     return Submitting(
-        node, store, hands, clock_ms=lambda: room[0].now_ms, cancel=nothing, across=across
-    )
+        node, store, hands, clock_ms=lambda: room[0].now_ms, cancel=nothing, across=across,
+        luggage=luggage,
+    )  # fmt: skip
 
 
 @pytest.fixture
@@ -79,6 +104,18 @@ async def test_who_never_tells_is_not_waited_for_for_long(room):
     with pytest.raises(NeverFits):
         await a_counter(room, across).submit((BIG,))
     assert across.looks == submitting.UNSURE_LOOKS
+
+
+async def test_who_is_refused_for_want_of_copies_leaves_nobody_waiting(room):
+    across = Late(room, tells_at=0)
+    counter = a_counter(room, across, luggage := Slow())
+    across.has_copies = 1
+    with pytest.raises(TooFewCopies):
+        await counter.submit((a_job("small", copies=2),))
+    await asyncio.sleep(0)
+
+    assert luggage.heard == {a_job("small").id}
+    assert luggage.left
 
 
 # Nodes are named

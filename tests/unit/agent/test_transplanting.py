@@ -9,8 +9,9 @@ import pytest
 
 from distributed_grid.agent.pinning import Pinning
 from distributed_grid.agent.setting_out import SettingOut
-from distributed_grid.agent.transplanting import AGAIN_MS, YOUNG_MS
+from distributed_grid.agent.transplanting import AGAIN_MS, LARGE_MS, YOUNG_MS
 from distributed_grid.kernel.node import Packed, Submit
+from distributed_grid.model.artifact import UNASKED, Amount
 from distributed_grid.model.job import Work
 from tests.node_world import a_job, fill
 from tests.unit.agent.luggage_lab import Lab, in_a_lab
@@ -31,6 +32,7 @@ class Made(Lab):
             return pack(*words, **more)
 
         self.files[0].pack = counted
+        self.transplanting.beside = self.setting_out.later
 
     async def step(self, event):
         self.events.append(event)
@@ -43,6 +45,9 @@ class Made(Lab):
         self.room.settle()
         self.transplanting.submitted(rooted)
         return [self.home.job(spec) for spec in specs]
+
+    async def hastened(self, *jobs):
+        return await self.transplanting.hastened(frozenset(job.spec.id for job in jobs))
 
     async def copied(self):
         while self.ships[0].progress():
@@ -262,5 +267,111 @@ def test_the_copy_is_not_where_it_runs_if_there_is_another(lab, tree):
         job.guardians = (lab.host.me, third.id)
         assert lab.pinning._guardian(job, None) == third.id
         attempt.host = ""
+
+    lab(test)
+
+
+def test_a_small_one_is_elsewhere_before_its_job_is_acknowledged(lab, tree):
+    async def test(lab):
+        [job] = await lab.submit(lab.a_spec(tree))
+
+        assert await lab.hastened(job)
+        assert (job.rooted, job.spec.ship.files, lab.looks) == ("", 2, 1)
+        [said_again] = await lab.submit(job.spec)
+        assert await lab.hastened(said_again)
+        assert lab.looks == 1
+
+    lab(test)
+
+
+def test_those_who_submit_while_it_rests_are_not_kept_waiting(lab, tree, monkeypatch):
+    async def test(lab):
+        [first] = await lab.submit(lab.a_spec(tree, "first"))
+        monkeypatch.setattr(lab.files[0], "is_within", slow(lab, lab.files[0].is_within))
+        assert await lab.hastened(first)
+        [second] = await lab.submit(lab.a_spec(tree, "second"))
+
+        assert not await lab.hastened(second)
+        assert lab.looks == 1
+        lab.pass_time(YOUNG_MS + 200)
+        await lab.settled(second)
+        [third] = await lab.submit(lab.a_spec(tree, "third"))
+        lab.pass_time(1_000)
+        assert await lab.hastened(third)
+
+    lab(test)
+
+
+def slow(lab, look):
+    def looked(*words):
+        lab.pass_time(10)
+        return look(*words)
+
+    return looked
+
+
+@pytest.mark.parametrize(
+    "amount", [Amount(bytes_max=1, files_max=9), Amount(bytes_max=9, files_max=1)]
+)
+def test_nobody_waits_for_a_large_one_and_it_is_not_measured_each_time(
+    lab, tree, amount, monkeypatch
+):
+    async def test(lab):
+        monkeypatch.setattr("distributed_grid.agent.transplanting.SMALL", amount)
+        [first] = await lab.submit(lab.a_spec(tree, "first"))
+        assert not await lab.hastened(first)
+        monkeypatch.setattr("distributed_grid.agent.transplanting.SMALL", UNASKED)
+        [second] = await lab.submit(lab.a_spec(tree, "second"))
+        assert not await lab.hastened(second)
+        assert lab.looks == 0
+        lab.pass_time(LARGE_MS)
+
+        assert await lab.hastened(second)
+
+    lab(test)
+
+
+def test_nobody_waits_longer_than_a_moment_nor_for_what_has_ended(lab, tree, monkeypatch):
+    async def test(lab):
+        monkeypatch.setattr("distributed_grid.agent.transplanting.SMALL_S", 0.05)
+        lab.link.down()
+        [job] = await lab.submit(lab.a_spec(tree))
+        assert not await lab.hastened(job)
+        monkeypatch.setattr("distributed_grid.agent.transplanting.SMALL_S", 20.0)
+        lab.pass_time(AGAIN_MS)
+        waiting = asyncio.ensure_future(lab.hastened(job))
+        await asyncio.sleep(0)
+        lab.home.end(job.spec)
+
+        assert await waiting
+
+    lab(test)
+
+
+def test_many_at_once_and_what_may_not_travel_are_not_waited_for(lab, tree):
+    async def test(lab):
+        jobs = await lab.submit(*(lab.a_spec(tree, f"job-{at}") for at in range(65)))
+        assert not await lab.hastened(*jobs)
+        assert lab.looks == 0
+        os.mkfifo(tree / "pipe")
+        assert not await lab.hastened(jobs[0])
+        assert lab.looks == 1
+
+    lab(test)
+
+
+def test_who_has_ended_while_its_directory_was_measured_costs_no_look(lab, tree, monkeypatch):
+    async def test(lab):
+        [job] = await lab.submit(lab.a_spec(tree))
+        measure = lab.files[0].is_within
+
+        def measured(*words):
+            lab.home.end(job.spec)
+            return measure(*words)
+
+        monkeypatch.setattr(lab.files[0], "is_within", measured)
+        assert await lab.hastened(job)
+        await asyncio.gather(*lab.tasks)
+        assert lab.looks == 0
 
     lab(test)

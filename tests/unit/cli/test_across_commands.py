@@ -56,9 +56,10 @@ def test_where_a_job_runs_is_told_by_options(agent, grid):
 
 
 def test_how_it_is_kept_and_how_many_ranks_it_has_too(agent, grid):
-    spec = submitted(agent, grid, "--at-most-once", "--copies", "2", "--gang", "8")
+    careful = ("--at-most-once", "--voters", "5")
+    spec = submitted(agent, grid, *careful, "--copies", "2", "--gang", "8")
 
-    assert (spec.at_most_once, spec.copies, spec.gang) == (True, 2, 8)
+    assert (spec.at_most_once, spec.voters, spec.copies, spec.gang) == (True, 5, 2, 8)
 
 
 @pytest.mark.parametrize(("option", "policy"), [("--spread", "Spread"), ("--binpack", "BestFit")])
@@ -122,6 +123,16 @@ def test_a_machine_that_has_the_only_copy_is_asked_to_stay_on(agent, grid):
 
     assert "keep this machine on: 140 MiB of job true left" in done.stderr
     assert len(done.stdout.strip()) == 64
+
+
+def test_who_leaves_a_directory_behind_that_is_only_here_is_told(agent, grid):
+    agent.is_only_here = True
+    word = "grid: keep this machine on: the directory of job true is only here so far"
+
+    assert word in grid("run", "--detach", "true").stderr
+    assert word not in grid("run", "true").stderr
+    agent.across.safety = [Safety(id="a" * 64, copies=2, is_safe=True)]
+    assert word not in grid("run", "--detach", "--wait-safe", "true").stderr
 
 
 def test_wait_safe_goes_on_once_another_machine_has_it(agent, grid):
