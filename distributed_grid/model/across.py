@@ -49,7 +49,6 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     epoch: Epoch
     attempt: str  # Its id: the lease's, 128 random bits, made by the node that granted it.
     number: int = 1  # GRID_ATTEMPT.
-    fence: Fence = Fence()  # GRID_FENCE.
     indices: tuple[int, ...] = ()  # Of an array: those of this chunk.
     rank: int = 0  # GRID_RANK, of a gang.
     ranks: int = 1  # GRID_WORLD_SIZE.

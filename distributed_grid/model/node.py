@@ -1,7 +1,7 @@
 """A node as others know it: who it is, what it can do, what is free, how it is doing.
 
 Lives here: the record that placement reads. Never here: measuring it (`edges.probe`), spreading
-it (`kernel.gossip`), judging it (`kernel.placement`).
+it (`kernel.mesh.replica`), judging it (`kernel.placement`).
 Invariant: what is free is never more than what there is; every number has bounds, so that no
 record, whoever wrote it, can overflow a score or crash a decision.
 """

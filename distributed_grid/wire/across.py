@@ -3,8 +3,9 @@
 Lives here: owners and coordinators (asking, granting, starting, reporting), holders of copies
 (copying, taking over). Never here: votes on at-most-once jobs (`register`), questions of people
 that are passed on (`questions`), files (`artifacts`).
-Invariant: everything may be said twice, and arrive late or never: each message carries the epoch
-and the number under which it was said, and whoever knows a higher one ignores it.
+Invariant: everything may be said twice, and arrive late or never: what a home asks of an owner
+carries its epoch, mostly with a number, and whoever knows a higher one ignores it; about a lease,
+the lease's name is enough.
 """
 
 from typing import Final, Literal
@@ -75,7 +76,6 @@ class Start(msgspec.Struct, frozen=True, kw_only=True, tag="start"):
     lease: str  # And the attempt's id from now on.
     spec: JobSpec  # Whole, with its work.
     attempt: int  # Its number: GRID_ATTEMPT.
-    fence: Fence = Fence()
     indices: tuple[int, ...] = ()
     rank: int = 0
     ranks: int = 1  # More than one: it waits for its Go.
@@ -219,7 +219,7 @@ class Holding(msgspec.Struct, frozen=True, kw_only=True, tag="holding"):
 
 
 class Dispensable(msgspec.Struct, frozen=True, kw_only=True, tag="dispensable"):
-    """A majority of a newer list without you holds the record durably: yours may go."""
+    """All on a newer, full list without you hold the record durably: yours may go."""
 
     job: JobId
     version: Fence

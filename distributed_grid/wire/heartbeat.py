@@ -40,7 +40,6 @@ AGE_UNIT_US: Final = 10_000
 AGE_UNITS_MAX: Final = 0x3FFF  # 164 s; what is older is all the same.
 STAMP_MASK: Final = 0xFF_FFFF
 STAMP_HALF: Final = 0x80_0000  # 19 days of beats: two stamps of a node are never further apart.
-INCARNATION: Final = 0x1_0000  # By so much a stamp grows with a new incarnation.
 NO_ECHO: Final = 0xFFFF_FFFF
 CLOCK_MASK: Final = 0xFFFF_FFFF
 

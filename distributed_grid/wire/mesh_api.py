@@ -4,7 +4,7 @@ Lives here: requests, answers and their routes, as in `api`. Never here: what me
 other (`mesh`).
 """
 
-from typing import Any, ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal
 
 import msgspec
 
@@ -143,12 +143,6 @@ class Parted(msgspec.Struct, frozen=True, kw_only=True):
     """This node has left; unheard, it will look dead to the others."""
 
     is_heard: bool
-
-
-class MeshFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """Counters since the start, for `/metrics` and benchmarks."""
-
-    figures: dict[str, Any] = {}
 
 
 MESH_ROUTES: tuple[Route, ...] = (

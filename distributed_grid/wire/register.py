@@ -1,6 +1,7 @@
 """What nodes say to each other about jobs that must never run twice at once, on the job lane.
 
-Lives here: the register that guardians keep of such a job, their votes, the leases they renew.
+Lives here: the register that voters (called guardians here) keep of such a job, their votes, the
+leases they renew.
 Never here: asking for room, starting, reporting, which all jobs share (`across`).
 Invariant: everything may be said twice, and arrive late or never: an answer repeats the number of
 its question, drawn by lot, so that nobody takes an answer to an earlier life for its own.

@@ -1,4 +1,4 @@
-"""Now and then a holder asks the home whether it still looks after a job.
+"""Now and then a holder asks the home whether it still looks after a job, and a home its holders.
 
 Lives here: when to ask. Never here: the answers (`guarding`).
 Invariant: a home that lost its disk and came back at once is found out, though nobody saw it die;

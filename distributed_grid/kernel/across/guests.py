@@ -66,7 +66,6 @@ def guest_spec(
             epoch=start.epoch,
             attempt=start.lease,
             number=start.attempt,
-            fence=start.fence,
             indices=start.indices,
             rank=start.rank,
             ranks=start.ranks,

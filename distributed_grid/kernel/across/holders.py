@@ -1,7 +1,7 @@
 """The home's side of copies: who holds which version of a job's record, and who is told next.
 
 Lives here: the records of jobs that this node is home of, and their way to the guardians. Never
-here: records of others (`shelf`), what becomes of a job when records meet (`guarding`).
+here: records of others (`shelf`), what becomes of a job when records meet (`meeting`).
 Invariant: the record is written here before it is sent; one Copy is under way to each holder, and
 the newest follows; nobody is told to drop a record before all on a full list have a newer one.
 """

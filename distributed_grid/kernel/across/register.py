@@ -1,4 +1,4 @@
-"""A node's part in at-most-once jobs: guardian, coordinator and executor, side by side.
+"""A node's part in at-most-once jobs: voter, coordinator and executor, side by side.
 
 Lives here: which of the three a message is for. Never here: their rules (`register_voter`,
 `register_writer`, `register_lease`).

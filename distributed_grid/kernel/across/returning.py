@@ -1,7 +1,7 @@
 """After a start: nothing that was begun goes on before the other holders were asked about it.
 
 Lives here: the questions of a restarted node, and what follows from the answers. Never here: what
-the answers contain (`guarding` joins it).
+the answers contain (`meeting` joins it).
 Invariant: a job that is in doubt is not placed, and its record is not copied to anybody.
 """
 

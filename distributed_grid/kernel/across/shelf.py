@@ -2,8 +2,8 @@
 
 Lives here: records, summaries, their limits and their age. Never here: whose turn it is to look
 after a job (`takeover`).
-Invariant: what is here was handed to the disk in the same step; an unfinished record leaves only by
-`drop`, which the home must have allowed, or because this node becomes the home.
+Invariant: what is here was handed to the disk in the same step; an unfinished record leaves only
+by `take`: its home has said that it is dispensable, or this node becomes the home.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """Whose turn it is: records whose home is dead, and who of their holders looks after them next.
 
-Lives here: when this node takes a job over. Never here: what follows (`guarding` tells the rest).
+Lives here: when this node takes a job over. Never here: what follows (`meeting`).
 Invariant: of an unfinished record somebody is always responsible. The first name on its list that
 lives takes over, a second for each position later; whoever stands behind hands it the record, in
 case it has none, and goes on itself if that is refused or not answered. Before, the other holders
