@@ -116,6 +116,7 @@ class AcrossSide:
             across = self._node.across
             if now_ms >= beat_ms or (across is not None and across.once.is_busy):
                 beat_ms = now_ms + BEAT_MS
+                self._find_disk()  # So that others hear of it though nobody asks for anything.
                 await self._step(Beat(now_ms=self._clock_ms()))
 
     @property
@@ -139,14 +140,17 @@ class AcrossSide:
             words = [word for word in words if not self._is_put_off(*word)]
             if not words:
                 continue
-            if self._node.across is not None:
-                self._node.across.find_disk(is_full=self.is_disk_full())
+            self._find_disk()
             (peer, message), *more = words
             now_ms = self._clock_ms()
             await self._take_in(Told(now_ms=now_ms, peer=peer, message=message, more=tuple(more)))
             if any(isinstance(word, Copied | NotCopied) for _, word in words):
                 self._news.set()
                 self._news = asyncio.Event()
+
+    def _find_disk(self) -> None:
+        if self._node.across is not None:
+            self._node.across.find_disk(is_full=self.is_disk_full())
 
     def _is_put_off(self, peer: NodeId, message: JobMessage) -> bool:
         """Whether it is told later, when what it names is here."""

@@ -145,6 +145,7 @@ class Values:
             on_battery=sample.is_on_battery if sample else False,
             battery_percent=sample.battery_percent if sample else None,
             is_draining=self._node.host.is_draining,
+            is_disk_full=self._node.across is not None and self._node.across.is_disk_full,
             temperature_centi=sample.temperature_centi if sample else None,
             running=self._running(),
         )
@@ -199,6 +200,7 @@ def _exact(load: NodeLoad) -> tuple[int | bool | None, ...]:
         load.on_battery,
         load.battery_percent,
         load.is_draining,
+        load.is_disk_full,
     )
 
 

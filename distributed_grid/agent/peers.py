@@ -61,6 +61,7 @@ def peer_of(mesh: Mesh, node: NodeId, now: Now) -> Peer | None:
         restarting_until_ms=mesh.restarting.get(node, 0),
         jobs_waiting=load.jobs_waiting if load else 0,
         is_draining=load is not None and load.is_draining,
+        is_disk_full=load is not None and load.is_disk_full,
         usage=offered.usage if offered else (),
         usage_step=offered.usage_step if offered else 0,
     )

@@ -58,6 +58,8 @@ def test_a_node_whose_disk_is_full_takes_no_jobs_until_there_is_room(lab):
         assert over(desk, word) == {"succeeded"}, job(desk, word)
     awaited(lambda: "the disk is full" in desk.says("explain", only), lambda: job(desk, only))
     assert {job(desk, word)["attempts"][-1]["node"] for word in words} == {"desk"}
+    awaited(lambda: "its disk is full" in desk.says("nodes"), lambda: desk.says("nodes"))
     filler.unlink()
 
     assert over(desk, only) == {"succeeded"}, job(desk, only)
+    awaited(lambda: "its disk is full" not in desk.says("nodes"), lambda: desk.says("nodes"))

@@ -15,6 +15,7 @@ from distributed_grid.kernel.placement.rank import rank_key
 from distributed_grid.model.ids import JobId, NodeId
 
 GUARDIANS: Final = 3  # Two may be lost with the home at once, and one still knows.
+TIERS: Final = 4
 RANKED_MAX: Final = 64  # In a larger mesh so many neighbours of the job's id are ranked, not all.
 
 
@@ -22,7 +23,7 @@ class Choice:
     """The live nodes that may hold copies, the best suited first."""
 
     def __init__(self) -> None:
-        self._tiers: list[list[NodeId]] = [[], [], []]
+        self._tiers: list[list[NodeId]] = [[] for _ in range(TIERS)]
         self._peers: Peers = NOBODY
 
     def see(self, peers: Peers) -> None:
@@ -34,8 +35,13 @@ class Choice:
         ):
             self._tiers = [
                 sorted(node for node, peer in peers.items() if _tier(peer) == tier)
-                for tier in range(3)
+                for tier in range(TIERS)
             ]
+
+    def is_full(self, node: NodeId) -> bool:
+        """Whether the disk of a node is, as it told."""
+        peer = self._peers.get(node)
+        return peer is not None and peer.is_disk_full
 
     @property
     def is_empty(self) -> bool:
@@ -43,7 +49,7 @@ class Choice:
         return not any(self._tiers)
 
     def first(self, job: JobId, count: int, without: Callable[[NodeId], bool]) -> list[NodeId]:
-        """The first so many by rank: those that all can dial, then laptops, then the rest."""
+        """The first so many by rank: those that all can dial, laptops, the rest, full disks."""
         found: list[NodeId] = []
         for tier in self._tiers:
             ranked = sorted(_near(tier, job), key=lambda node: rank_key("even", job, node))
@@ -72,6 +78,8 @@ def _tier(peer: Peer) -> int | None:
     """How well suited; None: not at all."""
     if not (peer.is_alive and is_keeper(peer)):
         return None
+    if peer.is_disk_full:
+        return 3  # It refuses, unless there is room by then.
     if not peer.is_dialable:
         return 2
     return 1 if peer.is_laptop else 0

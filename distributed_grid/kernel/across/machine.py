@@ -130,6 +130,11 @@ class Across:
         """Whether anything can be written: else nothing is taken, nothing kept for others."""
         self.guarding.is_disk_full = self.hosting.is_disk_full = is_full
 
+    @property
+    def is_disk_full(self) -> bool:
+        """Whether nothing could be written when that was looked at last."""
+        return self.hosting.is_disk_full
+
     def copies(self, job: JobId) -> int:
         """How many disks hold a job, this one included."""
         return self.guarding.copies(job)

@@ -115,10 +115,15 @@ class OnceHome:
         return found
 
     def _ranked(self, job: Job) -> list[Member]:
-        """Who could vote, the best first: nodes that all can dial before laptops."""
-        stores = self._voter.stores
-        first = self._guarding.holders.choice.first(
-            job.spec.id, job.spec.voters, without=lambda node: node not in stores
+        """Who could vote, the best first: nodes that all can dial before laptops.
+
+        Nobody whose disk is full: a vote is written down, and such a majority might never answer.
+        """
+        stores, choice = self._voter.stores, self._guarding.holders.choice
+        first = choice.first(
+            job.spec.id,
+            job.spec.voters,
+            without=lambda node: node not in stores or choice.is_full(node),
         )
         others = [Member(node, stores[node]) for node in first]
         own = self._asking.own

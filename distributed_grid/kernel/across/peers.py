@@ -29,6 +29,7 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
     restarting_until_ms: int = 0  # It said that it goes and comes back; 0: it did not.
     jobs_waiting: int = 0  # As it told; whoever is idle asks for them.
     is_draining: bool = False  # It takes nothing new.
+    is_disk_full: bool = False  # Nor does it keep anything for others, or vote.
     usage: tuple[tuple[str, int], ...] = ()  # Who borrowed how much there lately, in core-ms,
     usage_step: int = 0  # and as of which step of time there; 0: it has not told.
 

@@ -17,6 +17,7 @@ from distributed_grid.wire.mesh_records import NodeLoad, NodeProfile, Offered
 
 CLONED: Final = "; let one keep it, and start the other with: grid up --new-identity"
 DRAINED: Final = "drained: it takes no work"
+FULL: Final = "its disk is full: it takes no work"
 KEYLESS: Final = "mesh-authority.key is lost: nobody renews this node, nor those it let in"
 OVERDUE: Final = "its certificate has expired; no admin was there to renew it"
 
@@ -74,7 +75,7 @@ def view(mesh: Mesh, node: NodeId, now: Now) -> NodeView:
         seen_age_ms=age_us // 1_000 if age_us is not None else None,
         record_age_ms=(now.mono_us - changed_us) // 1_000 if changed_us is not None else None,
         expires_ms=standing.expires_ms if standing else 0,
-        note=_note(mesh, node) or (DRAINED if load.is_draining else ""),
+        note=_note(mesh, node) or _idle_note(load),
         is_draining=load.is_draining,
     )
 
@@ -113,6 +114,12 @@ def _verification(mesh: Mesh, node: NodeId, profile: NodeProfile) -> tuple[str, 
     found = [each.of[node] for each in said if each and node in each.of]
     state = combined([word for word, _ in found])
     return state, next((why for word, why in found if word == state and why), "")
+
+
+def _idle_note(load: NodeLoad) -> str:
+    if load.is_draining:
+        return DRAINED
+    return FULL if load.is_disk_full else ""
 
 
 def _note(mesh: Mesh, node: NodeId) -> str:

@@ -42,6 +42,7 @@ def introduced(machine: "Machine") -> Peer:
         record=described(machine),
         jobs_waiting=node.coordinator.unfinished - running,
         is_draining=node.host.is_draining,
+        is_disk_full=machine.disk.is_full,
         usage=usage,
         usage_step=step,
     )

@@ -31,16 +31,17 @@ def test_three_are_chosen_by_rank():
     assert list(mesh[1].jobs[JOB].guardians) == others[:3]
 
 
-def test_laptops_come_after_others_and_who_cannot_be_dialled_after_them():
+def test_laptops_come_after_others_then_who_cannot_be_dialled_then_full_disks():
     made = choice(
         far=peers(2, is_dialable=False),
         lap=peers(3, is_laptop=True),
         good=peers(4),
         dead=peers(5, is_alive=False),
+        full=peers(8, is_disk_full=True),
     )
     workers = choice(workers=peers(6, may_submit=False), guests=peers(7, may_lend=False))
 
-    assert made.first(JOB, 9, without=lambda _: False) == [node(4), node(3), node(2)]
+    assert made.first(JOB, 9, without=lambda _: False) == [node(4), node(3), node(2), node(8)]
     assert workers.is_empty
     mixed = choice(lap=peers(2, 3, 4, 5, is_laptop=True), good=peers(6))
     for number in range(8):  # Whatever their ranks are.

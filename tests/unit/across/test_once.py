@@ -206,6 +206,28 @@ def test_with_fewer_than_five_machines_three_vote():
     assert len(room[0].job(job).votes.guardians) == 3
 
 
+def test_whose_disk_is_full_does_not_vote_until_there_is_room():
+    room, job = OnceRoom(4), once()
+    full = room[2]
+    full.peer = {"is_disk_full": True}
+    room.look()
+    room[0].submit(job)
+    room.settle()
+    voters = {member.node for member in room[0].job(job).votes.guardians}
+    assert len(voters) == 3
+    assert full.me not in voters
+
+    room[1].peer = {"is_disk_full": True}
+    room.look()
+    alone = once("alone")
+    room[0].submit(alone)
+    room.settle()
+    assert [member.node for member in room[0].job(alone).votes.guardians] == [room[0].me]
+    room[1].peer = full.peer = {}
+    room.look()
+    room.until(lambda: len(room[0].job(alone).votes.guardians) == 3, 30_000)
+
+
 def test_nobody_stands_in_a_row_with_one_that_may_have_to_wait_for_votes():
     assert shape_of(Job(spec=once(), submitted_ms=1)) is None
     assert shape_of(Job(spec=a_job("other"), submitted_ms=1)) is not None

@@ -124,6 +124,15 @@ def test_a_drain_is_told_at_once():
     assert desk.told().is_draining
 
 
+def test_a_full_disk_is_told_at_once():
+    desk = Desk()
+    desk.measure(0)
+    assert not desk.told().is_disk_full
+    across = desk.world.node.join(NodeId("a" * 64))
+    across.find_disk(is_full=True)
+    assert desk.told().is_disk_full
+
+
 def test_how_much_would_be_lent_is_told_as_numbers():
     desk = Desk()
     desk.measure(0)

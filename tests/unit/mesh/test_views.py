@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from distributed_grid.kernel.mesh.views import DRAINED, KEYLESS, everyone, view
+from distributed_grid.kernel.mesh.views import DRAINED, FULL, KEYLESS, everyone, view
 from distributed_grid.wire.mesh_records import (
     GpuProfile,
     NodeLoad,
@@ -57,13 +57,14 @@ def test_everything_that_a_node_said_is_in_its_view(lab):
     assert (seen.offers, seen.scores_tflops_milli) == (("all",), 2_500)
 
 
-def test_a_drained_node_is_alive_and_noted(lab):
+@pytest.mark.parametrize(("fact", "note"), [("is_draining", DRAINED), ("is_disk_full", FULL)])
+def test_a_node_that_takes_no_work_is_alive_and_noted(lab, fact, note):
     founder, member = lab.mesh_of("founder", "member")
-    member.say(load=ENCODE(msgspec.structs.replace(LOAD, is_draining=True)))
+    member.say(load=ENCODE(msgspec.structs.replace(LOAD, **{fact: True})))
     lab.run(1)
 
     for host in (founder, member):
-        assert (host.sees(member).health, host.sees(member).note) == ("alive", DRAINED)
+        assert (host.sees(member).health, host.sees(member).note) == ("alive", note)
     assert member.sees(founder).note == ""
 
 
