@@ -61,7 +61,8 @@ class Home:
         world = self.host.world
         known = self._members()
         guardians = first_set(self.host.register.voter.me, known, world.mood.size)
-        self.host.do(self.writer.open(job, guardians, b"new", self.host.boot_us()))
+        new = Written(standing=Standing(guardians=guardians), value=b"new")
+        self.host.do(self.writer.take_over(job, new, self.host.boot_us()))
 
     def written(self, job: JobId) -> Written | None:
         """The newest that this node holds, as guardian or as coordinator."""

@@ -13,7 +13,7 @@ from distributed_grid.kernel.across.register_effects import (
     Stored,
 )
 from distributed_grid.model.ids import NodeId
-from distributed_grid.wire.register import Member, Recollect, Recollected, Written
+from distributed_grid.wire.register import Member, Recollect, Recollected, Standing, Written
 from tests.sim.register_world import Violation
 from tests.unit.across.register_lab import JOB, RegisterLab
 
@@ -43,7 +43,8 @@ class Scene(RegisterLab):
 
     def open(self, name: NodeId) -> None:
         writer = self.nodes[name].writer
-        self.do(name, writer.open(JOB, self.first, b"new", self.now_us))
+        new = Written(standing=Standing(guardians=self.first), value=b"new")
+        self.do(name, writer.take_over(JOB, new, self.now_us))
         self.ask_of_p = self.post[0][2].ask
         self.deliver()
 

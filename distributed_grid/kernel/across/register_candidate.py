@@ -35,7 +35,7 @@ class Candidate:
         sets: Sets,
         chance: Chance,
         *,
-        written: Written | None = None,
+        written: Written,
         seen: Epoch = NEVER,
         is_forced: bool = False,
     ) -> None:
@@ -48,7 +48,7 @@ class Candidate:
         self._me = me
         self._chance = chance
         self.is_forced = is_forced
-        self._counter = max(seen.counter, written.standing.version.epoch.counter if written else 0)
+        self._counter = max(seen.counter, written.standing.version.epoch.counter)
         self._promises: set[Member] = set()
         self._said_us = 0
         self._silence_us = AGAIN_US  # Until who has not answered is asked again.
@@ -130,7 +130,7 @@ class Candidate:
             return False
         version = written.standing.version
         self._counter = max(self._counter, version.epoch.counter)
-        if self.written is not None and version <= self.written.standing.version:
+        if version <= self.written.standing.version:
             return False
         self.written = written
         if self.is_forced or written.standing.sets == self.sets:

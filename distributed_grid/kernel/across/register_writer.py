@@ -10,7 +10,6 @@ import msgspec
 from distributed_grid.kernel.across.register_candidate import NEVER, Candidate
 from distributed_grid.kernel.across.register_chair import Chair
 from distributed_grid.kernel.across.register_effects import Effects
-from distributed_grid.kernel.across.register_sets import SIZES
 from distributed_grid.kernel.across.register_voter import Chance
 from distributed_grid.model.across import Epoch
 from distributed_grid.model.ids import JobId, NodeId
@@ -21,7 +20,6 @@ from distributed_grid.wire.register import (
     NotPromised,
     Promised,
     RegisterMessage,
-    Standing,
     Written,
 )
 
@@ -34,7 +32,6 @@ class Writer:
         self._chance = chance
         self._candidates: dict[JobId, Candidate] = {}
         self._chairs: dict[JobId, Chair] = {}
-        self._values: dict[JobId, bytes] = {}  # Of jobs that are new.
 
     def chair(self, job: JobId) -> Chair | None:
         """The job's, if this node has won it: through it everything is written."""
@@ -50,20 +47,16 @@ class Writer:
         # Its own may wait until others remember it: it is they who are needed.
         return tuple(node for node in who.missing if node != self._node) if who else ()
 
-    def open(self, job: JobId, guardians: tuple[Member, ...], value: bytes, now_us: int) -> Effects:
-        """A new job. Should it turn out to be known already, what is known goes on."""
-        assert len(guardians) in SIZES, "two or four are no safer than one or three"
-        self._values[job] = value
-        return self._run_for(Candidate(self._node, job, (guardians,), self._chance), now_us)
-
     def take_over(
         self, job: JobId, written: Written, now_us: int, *, seen: Epoch = NEVER
     ) -> Effects:
-        """Become the coordinator of a job that this node holds; `seen`: the highest epoch."""
+        """Become the coordinator of a job that this node holds; `seen`: the highest epoch.
+
+        A new one, too: should others know it already, what they know goes on.
+        """
         sets = written.standing.sets
-        return self._run_for(
-            Candidate(self._node, job, sets, self._chance, written=written, seen=seen), now_us
-        )
+        candidate = Candidate(self._node, job, sets, self._chance, written=written, seen=seen)
+        return self._run_for(candidate, now_us)
 
     def bid_above(self, by: Epoch, chair: Chair, now_us: int) -> Effects:
         """Win a job anew, as one of its voters obeys another; forced, unless that is done."""
@@ -99,7 +92,6 @@ class Writer:
         """The job is over, or another's."""
         self._candidates.pop(job, None)
         self._chairs.pop(job, None)
-        self._values.pop(job, None)
 
     def hear(self, sender: NodeId, message: RegisterMessage, now_us: int) -> Effects:
         """What guardians answer."""
@@ -146,10 +138,9 @@ class Writer:
     def _won(self, candidate: Candidate, now_us: int, effects: Effects) -> None:
         job = candidate.job
         del self._candidates[job]
-        guardians = candidate.sets[0]
-        value = self._values.pop(job, b"")
-        written = candidate.written or Written(standing=Standing(guardians=guardians), value=value)
+        written = candidate.written
         if written.standing.sets != candidate.sets:  # Forced.
+            (guardians,) = candidate.sets
             standing = msgspec.structs.replace(written.standing, guardians=guardians, next=())
             written = msgspec.structs.replace(written, standing=standing)
         chair = self._chairs[job] = Chair(

@@ -115,7 +115,8 @@ class RegisterLab:
     def open(self, name: NodeId = A, names: str = "abc", value: bytes = b"new") -> None:
         """A new job, with its first write accepted."""
         writer = self.nodes[name].writer
-        self.do(name, writer.open(JOB, members(names), value, self.now_us))
+        new = Written(standing=Standing(guardians=members(names)), value=value)
+        self.do(name, writer.take_over(JOB, new, self.now_us))
         self.deliver()
 
     def chair(self, name: NodeId):

@@ -355,8 +355,6 @@ def test_a_job_that_is_known_already_goes_on_when_it_is_opened_again():
 @pytest.mark.parametrize("names", ["ab", "abcd", ""])
 def test_two_or_four_guardians_are_a_mistake(names):
     lab = RegisterLab("abcd")
-    with pytest.raises(AssertionError):
-        lab.nodes[A].writer.open(JOB, members(names), b"", lab.now_us)
     lab.open()
     with pytest.raises(AssertionError):
         change(lab, names)
