@@ -12,7 +12,7 @@ from distributed_grid.kernel.inventory import Inventory
 from distributed_grid.kernel.node import Beat, Sampled, Told, View
 from distributed_grid.kernel.placement import Rules
 from distributed_grid.kernel.placement.registry import policy_named
-from distributed_grid.kernel.ready import Ready
+from distributed_grid.kernel.ready import Happened, Ready
 from distributed_grid.model.ids import NodeId
 from distributed_grid.model.lending import Sample
 from distributed_grid.model.node import NodeRecord
@@ -39,6 +39,7 @@ class Neighbour(World):
         self.facts: dict[str, object] = {}  # What its record says beside what the ledger knows.
         self.lease_prefix = f"{self.name}-"
         self.sent: list[tuple[NodeId, JobMessage]] = []
+        self.happened: list[Happened] = []
         super().__init__(inventory)
 
     def start_agent(self) -> None:
@@ -51,6 +52,7 @@ class Neighbour(World):
     def step(self, event) -> Ready:
         ready = super().step(event)
         self.node.check()
+        self.happened += ready.happened
         for peer, message in [*ready.ask, *ready.send]:
             self.sent.append((peer, message))
             self.room.post.append((self.me, peer, encode(message)))

@@ -36,7 +36,7 @@ from distributed_grid.agent.watchers import Watchers
 from distributed_grid.edges.runner import Report, Runner
 from distributed_grid.edges.store import ForgetFinished, JobFilter, SetMeta, Store, StoreError
 from distributed_grid.errors import NotFound
-from distributed_grid.kernel.across.held import held_job, orphaned
+from distributed_grid.kernel.across.held import held_job, homeless
 from distributed_grid.kernel.explaining import explain
 from distributed_grid.kernel.jobs import Job
 from distributed_grid.kernel.launching import Paths
@@ -293,7 +293,7 @@ class Agent:
         )
         across, coordinator = self.node.across, self.node.coordinator
         held = (
-            orphaned(across.guarding, across.peers, name=name, user=user, before_ms=before_ms)
+            homeless(across.guarding, across.peers, name=name, user=user, before_ms=before_ms)
             if across is not None
             else ()
         )

@@ -1,6 +1,6 @@
 """Jobs and leases as the store keeps them.
 
-Lives here: records to bytes and back. Never here: when to write them (`loop`).
+Lives here: records to bytes and back. Never here: when to write them (`carrying`).
 """
 
 import msgspec

@@ -186,11 +186,6 @@ class Shipping:
         """Every transfer that is under way."""
         return [one.progress() for one in self._shipments.values() if not one.over.is_set()]
 
-    def forget_peer(self, peer: NodeId) -> None:
-        """Its disk is another one, or it is gone for good: nothing is safe there."""
-        for key in [key for key in self._shipments if key[1] == peer]:
-            self.withdraw(peer, key[0])
-
     # Receiving
 
     async def fetch(self, peer: NodeId, manifest: ManifestId, *, durable: bool = True) -> None:

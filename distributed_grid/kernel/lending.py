@@ -2,7 +2,7 @@
 
 Lives here: the owner's terms over time: pause, hours, battery, heat, keys, habits, pressure. Never
 here: how much is offered (`offers`), the averages (`usage`), measuring (`edges.probe`), suspending
-anything (`host`).
+anything (`giving_way`).
 Invariant: without a fresh sample nothing is lent. Every "no" names a key of the file, with both
 numbers.
 

@@ -185,9 +185,6 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
     suspended: tuple[str, ...] = ()  # Those of `running` that were told to and not to resume.
     began: dict[str, int] = {}  # Since when those of `running` do, in ms since the epoch.
     deadlines: dict[str, int] = {}  # Of those of `running` that have one, on CLOCK_BOOTTIME, in µs.
-    # Of those that were lost with an older keeper on this boot and whose end was not acknowledged:
-    # until when they could have run, had anything of them been left.
-    lost_deadlines: dict[str, int] = {}
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True, tag="started"):

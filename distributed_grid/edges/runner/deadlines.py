@@ -24,12 +24,9 @@ class Deadlines:
     def __init__(self) -> None:
         self.until_us: dict[str, int] = {}
 
-    def set(self, attempt: str, until_us: int) -> bool:
-        """It may run until then; whether that is later than before, or the first time."""
-        if until_us <= self.until_us.get(attempt, 0):
-            return False
-        self.until_us[attempt] = until_us
-        return True
+    def set(self, attempt: str, until_us: int) -> None:
+        """It may run until then, if that is later than it might before."""
+        self.until_us[attempt] = max(until_us, self.until_us.get(attempt, 0))
 
     def take_due(self) -> list[str]:
         """Attempts whose time is over; told once."""

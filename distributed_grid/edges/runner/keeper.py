@@ -224,7 +224,6 @@ class Keeper:
             suspended=tuple(n for n, one in self.attempts.items() if one.suspension.is_on),
             began={n: one.since_ms for n, one in self.attempts.items() if one.since_ms},
             deadlines=dict(self._deadlines.until_us),
-            lost_deadlines=dict(self.reports.lost_deadlines),
         )
         line = self.agent.start(hello)
         if line:
@@ -336,10 +335,8 @@ class Keeper:
                 self.reports.wait(run)
 
     def _move_deadline(self, message: Deadline) -> None:
-        attempt, until_us = message.attempt, message.until_boot_us
-        is_there = attempt in self.attempts or attempt in self.turns
-        if is_there and self._deadlines.set(attempt, until_us):
-            self.reports.extend(attempt, until_us)
+        if message.attempt in self.attempts or message.attempt in self.turns:
+            self._deadlines.set(message.attempt, message.until_boot_us)
 
     def _lapse(self, name: str) -> None:
         if name in self.turns:

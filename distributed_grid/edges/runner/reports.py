@@ -17,7 +17,6 @@ from distributed_grid.edges.runner.journal import (
     COMPACT_ABOVE_BYTES,
     Acknowledged,
     Begun,
-    Extended,
     Journal,
     Opened,
 )
@@ -60,8 +59,6 @@ class Reports:
         self.predecessor: Opened | None = None
         self.leftover_scratch: list[str] = []
         self.leftover_containers: list[str] = []  # Attempts that ran in one.
-        self.lost_deadlines: dict[str, int] = {}  # On this boot, until their end is acknowledged.
-        self._lost_upto = 0
         self._recover()
 
     def _recover(self) -> None:
@@ -73,8 +70,6 @@ class Reports:
                     self._next_number = max(self._next_number, record.next_number)
                 case Begun():
                     self._running[record.attempt] = record
-                case Extended():
-                    self._move_deadline(record)
                 case Acknowledged(upto=upto):
                     self._forget(upto)
                 case Started() | Ended():
@@ -86,7 +81,6 @@ class Reports:
         oldest = self._unacknowledged[0][0] if self._unacknowledged else self._next_number
         self._acknowledged = oldest - 1
         self._tell_lost()
-        self._lost_upto = self._next_number - 1
         self._fresh.clear()
         self._rewrite()
 
@@ -100,8 +94,6 @@ class Reports:
                 # Not a loss: that would count against the job, and nothing was tried.
                 self.add(did_not_start(begun.attempt, note=f"{died} before it started"))
                 continue
-            if begun.until_boot_us and before == self._opened.boot_id:
-                self.lost_deadlines[begun.attempt] = begun.until_boot_us
             self.leftover_scratch.append(begun.scratch_dir)
             if begun.is_container:
                 self.leftover_containers.append(begun.attempt)
@@ -139,8 +131,6 @@ class Reports:
         return not self._journal.trouble
 
     def _begin(self, run: Run, *, is_queued: bool = False, lent: tuple[str, ...] = ()) -> None:
-        before = self._running.get(run.attempt)  # While it waited for its turn.
-        until_boot_us = max(run.until_boot_us, before.until_boot_us if before else 0)
         begun = Begun(
             attempt=run.attempt,
             scratch_dir=run.scratch_dir,
@@ -149,22 +139,9 @@ class Reports:
             is_queued=is_queued,
             lent=lent,
             output_dir=run.output_dir if lent else "",
-            until_boot_us=until_boot_us,
         )
         self._running[run.attempt] = begun
         self._journal.add(begun)
-
-    def extend(self, attempt: str, until_boot_us: int) -> None:
-        """The deadline of an attempt has moved."""
-        record = Extended(attempt=attempt, until_boot_us=until_boot_us)
-        self._move_deadline(record)
-        self._journal.add(record)
-
-    def _move_deadline(self, record: Extended) -> None:
-        begun = self._running.get(record.attempt)
-        if begun:
-            moved = msgspec.structs.replace(begun, until_boot_us=record.until_boot_us)
-            self._running[record.attempt] = moved
 
     def add(self, report: Started | Ended, *, is_urgent: bool = True) -> None:
         """Number a report and keep it. One that is not urgent may wait a moment for company."""
@@ -198,8 +175,6 @@ class Reports:
         if upto > self._acknowledged:
             self._forget(upto)
             self._journal.add(Acknowledged(upto=upto))
-            if upto >= self._lost_upto:
-                self.lost_deadlines.clear()
 
     def repeat(self) -> None:
         """A new agent: begin with the oldest that was not acknowledged."""

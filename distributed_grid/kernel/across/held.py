@@ -38,7 +38,7 @@ def held_job(guarding: Guarding, word: str) -> Job | None:
         return None
 
 
-def orphaned(
+def homeless(
     guarding: Guarding, peers: Peers, *, name: str = "", user: str = "", before_ms: int = 0
 ) -> Iterator[Job]:
     """The jobs held here whose home is not there to tell of them; the newest `LISTED_MAX`."""

@@ -117,7 +117,7 @@ class Once:
 
     def obstacles(self, job: JobId) -> tuple[str, ...]:
         """Whose votes a job waits for, in words."""
-        if not self.home.is_stuck(job):
+        if not self.home.lacks_votes(job):
             return ()
         return (f"needs the votes of {', '.join(self.home.missing(job))}",)
 

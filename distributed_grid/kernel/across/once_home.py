@@ -29,7 +29,7 @@ from distributed_grid.kernel.across.register_effects import (
 from distributed_grid.kernel.across.register_sets import due_set, first_set, members_of
 from distributed_grid.kernel.coordinator import Coordinator
 from distributed_grid.kernel.jobs import Attempt, Job
-from distributed_grid.kernel.ready import Ready
+from distributed_grid.kernel.ready import Happened, Ready
 from distributed_grid.model.across import HERE, Epoch
 from distributed_grid.model.ids import JobId, NodeId
 from distributed_grid.model.node_class import Laptop
@@ -95,7 +95,7 @@ class OnceHome:
         chair = self._writer.chair(job_id)
         return chair is not None and chair.is_ruling
 
-    def is_stuck(self, job_id: JobId) -> bool:
+    def lacks_votes(self, job_id: JobId) -> bool:
         """Whether its votes do not come."""
         return job_id in self._asking_us and not self.is_cleared(job_id)
 
@@ -254,6 +254,9 @@ class OnceHome:
             job.tell(step.now_ms, "stuck", word.removeprefix("stuck: "))
             step.ready.touch(job)
             self._guarding.changed(job, step.now_ms, step.ready)
+            fields = {"needs": self.missing(job_id)}
+            stuck = Happened(name="job.stuck", at_ms=step.now_ms, job=job_id, fields=fields)
+            step.ready.happened.append(stuck)
 
     def missing(self, job_id: JobId) -> list[str]:
         """Whose votes a job lacks, by name: those first that are not there.

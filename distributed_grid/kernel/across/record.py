@@ -1,7 +1,7 @@
 """The record of a job that several nodes hold, and how two of them become one.
 
 Lives here: the record, its join, the state that follows from it. Never here: its bytes
-(`record_bytes`), how a job becomes a record (`record_jobs`), who holds a copy (`guarding`).
+(`record_bytes`), how a job becomes a record (`record_writing`), who holds a copy (`guarding`).
 Invariant: joining is idempotent, commutative and associative, field by field. What a newer version
 wrote and this one does not know is kept, through joins and on disk.
 """

@@ -2,7 +2,7 @@
 
 Lives here: the writes of one epoch, one after the other; the change of the set in two steps; the
 wait before an attempt takes the place of one that may still run. Never here: how the epoch was won
-(`register_candidate`), which attempt should run where (`kernel.across`).
+(`register_candidate`), which attempt should run where (`once_home`).
 Invariant: nothing follows from a write before majorities of all sets concerned have it; an attempt
 is let start only when nothing named before it can still run.
 """

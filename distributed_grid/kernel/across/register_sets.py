@@ -1,7 +1,7 @@
 """Who votes on an at-most-once job: majorities, and which set a job should have.
 
 Lives here: counting, and the choice of members. Never here: votes (`register_voter`), when a change
-is made (`register_writer`).
+is due (`once_home`) and made (`register_chair`).
 Invariant: two majorities of one set have a member in common; a set has one, three or five members,
 as two are no safer than one and stop more often.
 """

@@ -1,7 +1,7 @@
 """A guardian of at-most-once jobs: promises, what it accepted, leases it renews.
 
-Lives here: one node's votes. Never here: counting them (`register_writer`, `register_lease`), the
-disk.
+Lives here: one node's votes. Never here: counting them (`register_candidate`, `register_chair`,
+`register_lease`), the disk.
 Invariant: no vote is given that a crash, an empty disk or an old one could undo. So every vote is
 durable and counted, and told only when so many of the others remember the count that, after a
 start, those who must be asked include one who does.

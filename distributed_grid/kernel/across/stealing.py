@@ -2,7 +2,7 @@
 
 Lives here: whom to ask and when, the answer, what is offered then. Never here: what a coordinator
 does with an offer (`asking`), what a lease is (`kernel.ledger`).
-Invariant: stealing moves no reservation. What is offered was reserved in the own ledger, for five
+Invariant: stealing moves no reservation. What is offered was reserved in the own ledger, for some
 seconds as every offer; the coordinator of the job decides, and gives back what it does not want.
 """
 

@@ -45,7 +45,6 @@ class Keeper(Single):
         self._codes = codes  # Of all machines: how processes ended by themselves.
         self._jobs: dict[JobId, JobId] = {}  # What a guest is called here -> what people call it.
         self._until_us: dict[str, int] = {}  # By attempt: its deadline, on the boot clock.
-        self._lost_us: dict[str, int] = {}  # Of those that were lost with an older keeper.
         self._boots = 0
 
     def _life(self, job: JobId) -> Life:
@@ -82,17 +81,14 @@ class Keeper(Single):
 
     def hello(self) -> Hello:
         """What a new agent hears first."""
-        unheard = {one.attempt for one in self.journal}
         return msgspec.structs.replace(
             super().hello(),
             boot_id=f"boot-{self._boots}",
             deadlines={one: us for one, us in self._until_us.items() if one in self.attempts},
-            lost_deadlines={one: us for one, us in self._lost_us.items() if one in unheard},
         )
 
     def die(self, now_ms: int) -> None:
         """The next keeper finds in the journal what this one had."""
-        self._lost_us |= {one: us for one, us in self._until_us.items() if one in self.attempts}
         self._until_us.clear()
         super().die(now_ms)
 
@@ -100,7 +96,6 @@ class Keeper(Single):
         """The whole machine: another boot, and another clock of it."""
         self.die(now_ms)
         self._boots += 1
-        self._lost_us.clear()
 
     def look(self, boot_us: int, now_ms: int) -> bool:
         """End whatever is over its deadline; whether something was."""

@@ -246,6 +246,8 @@ def test_without_a_majority_it_waits_says_so_and_goes_on_when_a_person_says_so()
     assert room[0].job(job).reason in {"stuck: needs node-2, node-3", "stuck: needs node-3, node-2"}
     said = explain(room[0].node.coordinator, room[0].job(job), room[0].now_ms)
     assert any("needs the votes of node-" in word for word in said.remedies)
+    (stuck,) = [one for one in room[0].happened if one.name == "job.stuck"]
+    assert (stuck.job, sorted(stuck.fields["needs"])) == (job.id, ["node-2", "node-3"])
 
     room[0].step(Force(now_ms=room[0].now_ms, job=job.id))
     room.settle()

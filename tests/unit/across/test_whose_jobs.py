@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from distributed_grid.kernel.across.guests import guest_spec
-from distributed_grid.kernel.across.held import held_job, orphaned
+from distributed_grid.kernel.across.held import held_job, homeless
 from distributed_grid.kernel.across.travelling import certified, local
 from distributed_grid.kernel.views import job_view
 from distributed_grid.wire.keeper import Run
@@ -85,18 +85,18 @@ def test_a_job_of_a_dead_home_is_listed_by_who_holds_its_record(room):
         room[0].now_ms += 10
     room.settle()
     holder = room[1].node.across
-    assert list(orphaned(holder.guarding, room[1].node.across.peers)) == []
+    assert list(homeless(holder.guarding, room[1].node.across.peers)) == []
     room.dead.add((room[1].me, room[0].me))
     peers = {node.me: room.seen(room[1], node) for node in room.nodes if node is not room[1]}
 
     def names(**asked):
-        return [job.spec.name for job in orphaned(holder.guarding, peers, **asked)]
+        return [job.spec.name for job in homeless(holder.guarding, peers, **asked)]
 
     assert names() == ["two", "one"]  # The newest first.
     assert names(name="one") == ["one"]
     assert names(user="ada@node-1") == ["two", "one"]
     assert names(user="ada") == []
-    first_ms = min(job.submitted_ms for job in orphaned(holder.guarding, peers))
+    first_ms = min(job.submitted_ms for job in homeless(holder.guarding, peers))
     assert names(before_ms=first_ms) == []
     assert names(before_ms=first_ms + 1) == ["one"]
     del peers[room[0].me]  # Nobody has heard of it any more.
@@ -114,7 +114,7 @@ def test_a_job_that_ended_at_a_home_that_is_gone_is_still_found_by_name(room):
 
     assert held_job(guarding, "done").state == "succeeded"
     assert held_job(guarding, "name:done").state == "succeeded"
-    [found] = orphaned(guarding, {})
+    [found] = homeless(guarding, {})
     assert found.state == "succeeded"
 
 

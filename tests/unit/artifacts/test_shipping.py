@@ -355,15 +355,6 @@ async def test_what_is_not_wanted_any_more_is_withdrawn(tmp_path):
         assert ada._lanes[BOB]._shipments == {}
 
 
-async def test_a_peer_that_is_gone_for_good_has_nothing_that_is_safe(tmp_path):
-    async with two_nodes(tmp_path) as (wire, ada, _):
-        name = packed(ada, plant(tmp_path / "w", TREE))
-        await shipped(wire, ada, name)
-        ada.forget_peer(BOB)
-
-        assert not ada.is_safe(name, BOB)
-
-
 async def test_a_peer_that_came_back_without_its_files_is_sent_them_again(tmp_path):
     async with two_nodes(tmp_path) as (wire, ada, bob):
         name = packed(ada, plant(tmp_path / "w", TREE))

@@ -171,6 +171,15 @@ def test_a_record_of_an_earlier_version_lent_nothing(tmp_path: Path) -> None:
     assert open_reports(tmp_path / "j").leftover_scratch == ["/scratch"]
 
 
+def test_a_record_of_another_version_hides_nothing_that_follows(tmp_path: Path) -> None:
+    journal = Journal(str(tmp_path / "j"))
+    journal.add_encoded(msgspec.msgpack.encode({"type": "extended", "attempt": "one"}))
+    journal.add(Acknowledged(upto=3))
+    journal.flush()
+
+    assert list(Journal(str(tmp_path / "j")).records()) == [Acknowledged(upto=3)]
+
+
 def test_a_journal_made_small_still_knows_who_waits(tmp_path: Path) -> None:
     first = open_reports(tmp_path / "j")
     for attempt in ("one", "two"):
