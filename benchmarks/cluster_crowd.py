@@ -16,6 +16,7 @@ from itertools import count
 from typing import Any, Final
 
 from benchmarks.cluster_trace import Coming, Use
+from distributed_grid.kernel.across.once import Senses
 from distributed_grid.kernel.across.peers import Peer
 from distributed_grid.kernel.inventory import Inventory
 from distributed_grid.kernel.launching import Paths
@@ -79,7 +80,8 @@ class Machine:
             new_lease_id=lambda: f"{prefix:022x}{next(leases):010x}",
             rules=Rules(terms=_TERMS),
         )
-        self.node.join(self.id)
+        dice = random.Random(f"dice of {number}")
+        self.node.join(self.id, senses=Senses(None, dice.randrange))
         self.synced_us = 0
         self.reported = 0
         self.rows: dict[str, list[Run]] = {}  # By lease; the first of each runs.

@@ -104,7 +104,7 @@ async def ship(home: str, tree: str, sock: socket.socket) -> dict[str, float]:
         packed = await asyncio.to_thread(peer.files.pack, tree, owner=turn, amount=ASKED)
         took[f"{turn}_pack_s"] = time.perf_counter() - began
         if turn == "second":
-            peer.shipping.forget_peer(RECEIVER)
+            peer.shipping.withdraw(RECEIVER, packed.id)
         shipment = await peer.shipping.ship(RECEIVER, packed.id)
         await shipment.over.wait()
         assert shipment.state == "complete", shipment.detail

@@ -17,7 +17,7 @@ from distributed_grid.model.ids import NodeId
 from distributed_grid.model.lending import Sample
 from distributed_grid.model.node import NodeRecord
 from distributed_grid.wire.job_lane import JobMessage, decode, encode
-from tests.node_world import FOUR_CORES, World
+from tests.node_world import FOUR_CORES, SENSES, World
 
 BEAT_MS = 500
 
@@ -47,7 +47,7 @@ class Neighbour(World):
         super().start_agent()
 
     def made(self, node) -> None:
-        node.join(self.me, rules_of)
+        node.join(self.me, senses=SENSES, rules_of=rules_of)
 
     def step(self, event) -> Ready:
         ready = super().step(event)

@@ -4,6 +4,7 @@ import itertools
 
 import msgspec
 
+from distributed_grid.kernel.across.once import Senses
 from distributed_grid.kernel.inventory import Inventory
 from distributed_grid.kernel.jobs import Job
 from distributed_grid.kernel.launching import Paths
@@ -29,6 +30,11 @@ from distributed_grid.wire.keeper import (
 FOUR_CORES = Inventory(
     cores=tuple((core, core // 2) for core in range(4)), cpu_milli=4_000, memory_bytes=1 << 30
 )
+_NUMBERS = itertools.count(1)
+# The clock of the events, and dice that never show the same twice.
+SENSES = Senses(
+    None, lambda most: next(_NUMBERS) * 0x9E3779B97F4A7C15F39CC0605CEDC835 % most
+)  # fmt: skip
 PATHS = Paths(output_root="/out", scratch_root="/scratch", checkpoint_root="/saved")
 
 

@@ -88,7 +88,9 @@ class AcrossSide:
     def _join(self, me: NodeId) -> None:
         power = self._node.power
         across = self._node.join(
-            me, lambda policy: rules_of(policy, power), Senses(boot_us, secrets.randbelow)
+            me,
+            senses=Senses(boot_us, secrets.randbelow),
+            rules_of=lambda policy: rules_of(policy, power),
         )
         across.holds.meeting = lambda: meeting_place(self._mesh)
         across.has_files = self.has_files

@@ -14,7 +14,6 @@ from distributed_grid.errors import (
     NotPermitted,
     Overloaded,
 )
-from distributed_grid.kernel.across.company import lasting
 from distributed_grid.kernel.coordinator import Coordinator
 from distributed_grid.model.ids import JobId
 from distributed_grid.model.job import JobSpec
@@ -55,7 +54,7 @@ def _admit(coordinator: Coordinator, spec: JobSpec, now_ms: int) -> None:
     if spec.booking and host.booking(spec.booking) is None:
         raise NotFound("booking", spec.booking)
     lacking = host.ledger.could_ever(spec.request)
-    is_here = lacking is None and elsewhere.may_run_here(lasting(spec))
+    is_here = lacking is None and elsewhere.may_run_here(spec.lasting)
     if spec.wait_for_capacity or is_here:
         return
     if elsewhere.could_run(spec):  # Last: that is about a thousand nodes.

@@ -2,7 +2,8 @@
 
 Lives here: the table of moves, the record that is made durable, the array's indices. Never here:
 when things happen (`coordinator`), where (`host`).
-Invariant: a job that has ended never moves again; its story says how it came there.
+Invariant: a job that has ended never moves again, unless a better end was known on the other side of
+a partition (`correct`); its story says how it came there.
 """
 
 from collections import deque
@@ -152,7 +153,7 @@ class Job(msgspec.Struct, kw_only=True):
     progress: Progress | None = None
     ready_ms: int | None = None  # Since when only room is lacking: from then on it ages.
     after_left: list[JobId] = []  # Of those it comes after: not ended yet. Each is decided once.
-    epoch: Epoch = Epoch()  # Under whose word it is; the lowest until somebody takes it over.
+    epoch: Epoch = Epoch()  # Under whose word it is; in no mesh under nobody's.
     seq: int = 0  # Of its record within the epoch: rises with what holders are to know.
     guardians: tuple[NodeId, ...] = ()  # Who else holds its record, by rank.
     gang_go: GangGo | None = None  # Of a gang: its ranks may run.
@@ -171,7 +172,7 @@ class Job(msgspec.Struct, kw_only=True):
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing will happen to it any more."""
+        """Whether nothing of it runs or will."""
         return self.state in ENDED
 
     @property
@@ -220,6 +221,12 @@ class Job(msgspec.Struct, kw_only=True):
         self.tell(now_ms, state, reason)
         if self.has_ended:
             self.ended_ms = self.story[-1].at_ms
+
+    def correct(self, state: JobState, now_ms: int, reason: str) -> None:
+        """It had ended as far as was known here, and better elsewhere: that counts."""
+        assert self.has_ended, "else it moves"
+        self.state, self.reason = state, reason
+        self.tell(now_ms, state, "on the other side of a partition")
 
     def tell(self, now_ms: int, what: str, detail: str = "") -> None:
         """Add a line to the story; it never goes back, whatever the clocks do."""

@@ -14,7 +14,7 @@ from distributed_grid.kernel.across.asking import RULES as RULES_OF_PLACEMENT
 from distributed_grid.kernel.across.asking import RulesOf
 from distributed_grid.kernel.across.binding import bind
 from distributed_grid.kernel.across.machine import Across
-from distributed_grid.kernel.across.once import SENSES, Senses
+from distributed_grid.kernel.across.once import Senses
 from distributed_grid.kernel.across.peers import Peers
 from distributed_grid.kernel.across.register import PREFIX
 from distributed_grid.kernel.across.rooting import give_up, know_files, mark
@@ -232,8 +232,9 @@ class Node:
     def join(
         self,
         me: NodeId,
+        *,
+        senses: Senses,
         rules_of: RulesOf = lambda _: RULES_OF_PLACEMENT,
-        senses: Senses = SENSES,
     ) -> Across:
         """Be one of several nodes from now on; they are told by `View`."""
         self.across = Across(

@@ -11,9 +11,8 @@ from typing import Final
 from distributed_grid.kernel.jobs import Attempt, Job
 from distributed_grid.kernel.launching import is_checkpointable
 from distributed_grid.model.across import HERE, Epoch, Saved
-from distributed_grid.wire.keeper import Ended
+from distributed_grid.wire.keeper import HAVING_RUN, Ended
 
-FAILURES: Final = frozenset({"exited", "signalled", "timeout"})
 WHAT: Final = "its state"  # In the story.
 OLDEST: Final = (Epoch(), 0)
 ANEW: Final = "none was saved: it begins anew"
@@ -30,7 +29,7 @@ def is_kept(job: Job, end: Ended) -> bool:
     """Whether what it has saved when an attempt ends so is for another one."""
     if not travels(job) or job.has_ended or job.is_stopping:
         return False
-    if end.how not in FAILURES:
+    if end.how not in HAVING_RUN:
         return end.how in ("preempted", "lost")
     return end.code != 0 and (job.is_guest or job.failures < job.spec.retries)
 

@@ -57,4 +57,4 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     saved: tuple[Saved, ...] = ()  # What it may begin with, the newest first.
 
 
-HERE = NodeId("")  # In an attempt: it runs on the node that holds the record.
+HERE = NodeId("")  # In an attempt: it runs on the job's home; of a guest, on this node.

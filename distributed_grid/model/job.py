@@ -140,3 +140,14 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     outputs: Patterns = ()  # Of files in its directory that are brought home.
     overwrite: bool = False  # True: what comes home replaces newer files there.
     python_env: Hash = ""  # Of what describes its environment: among what travels.
+
+    @property
+    def lasting(self) -> "JobSpec":
+        """With what it demands of a place for ever: who runs there today may be gone tomorrow."""
+        if not (self.require.jobs or self.avoid.jobs):
+            return self
+        return msgspec.structs.replace(
+            self,
+            require=msgspec.structs.replace(self.require, jobs=()),
+            avoid=msgspec.structs.replace(self.avoid, jobs=()),
+        )

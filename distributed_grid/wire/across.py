@@ -18,6 +18,7 @@ from distributed_grid.model.job import JobSpec
 from distributed_grid.wire.keeper import Ended
 from distributed_grid.wire.register import Standing
 
+INQUIRED_MAX: Final = 256  # Jobs in one question after them.
 REPORTS_MAX: Final = 256  # In one message: as many as a chunk has indices.
 STOLEN_MAX: Final = 8  # Waiting jobs that an idle node is told of at once.
 
@@ -37,7 +38,7 @@ class Reserve(msgspec.Struct, frozen=True, kw_only=True, tag="reserve"):
 
 
 class Granted(msgspec.Struct, frozen=True, kw_only=True, tag="granted"):
-    """Yes: this lease is yours if you start something in it within five seconds."""
+    """Yes: this lease is yours if you start something in it soon: five seconds, if voted on 20."""
 
     job: JobId
     epoch: Epoch
@@ -207,7 +208,7 @@ class NotCopied(msgspec.Struct, frozen=True, kw_only=True, tag="not-copied"):
 class Inquiry(msgspec.Struct, frozen=True, kw_only=True, tag="inquiry"):
     """Do you hold a record of this job? Asked by a restarted coordinator, and by whoever doubts."""
 
-    jobs: tuple[JobId, ...]  # At most 256.
+    jobs: tuple[JobId, ...]  # At most INQUIRED_MAX; of more, only so many are answered.
     is_short: bool = False  # Only whether the other still has them: Copied will do.
 
 

@@ -26,6 +26,7 @@ How = Literal[
     "failed",
     "lost",
 ]
+HAVING_RUN: Final = frozenset({"exited", "signalled", "timeout"})  # Of `How`: by its own doing.
 
 
 NOT_STARTED: Final = "the agent could not be started"  # Why an adoption was refused.

@@ -34,7 +34,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     guardians: tuple[Member, ...] = ()
     next: tuple[Member, ...] = ()  # While the set changes: those who will be.
     attempt: Fence = Fence()  # Under which the attempt runs: the write that named or adopted it.
-    lease: str = ""  # The attempt's id. Empty: none was named yet.
+    lease: str = ""  # The attempt's id. Empty: none was named yet, or none may run any more.
     node: NodeId = NodeId("")  # That may run it.
 
     @property

@@ -148,7 +148,7 @@ class Asking:
 
     def could_run(self, spec: JobSpec) -> bool:
         """Whether some other node could ever run it."""
-        spec = company.lasting(spec)
+        spec = spec.lasting
         key = kind_of(spec)
         if self._possible_at != self._stock.seen():
             self._possible, self._possible_at = {}, self._stock.seen()
@@ -162,7 +162,7 @@ class Asking:
 
     def drained(self, spec: JobSpec) -> tuple[str, ...]:
         """The names of other nodes that could run it, and are being drained."""
-        return self._stock.drained(company.lasting(spec), self._rules_of(spec.policy))
+        return self._stock.drained(spec.lasting, self._rules_of(spec.policy))
 
     def has_room(self, spec: JobSpec) -> bool:
         """Whether some other node could run it now, as far as known here."""
@@ -246,12 +246,8 @@ class Asking:
     def _name(self, node: NodeId) -> str:
         return self._peers[node].name if node in self._peers else node[:8]
 
-    def everyone(self) -> list[Job]:
-        """All who look for room."""
-        return [wish.job for line in self._wishes for wish in line.values()]
-
-    def in_order(self) -> Iterator[Job]:
-        """The same, the most important first."""
+    def everyone(self) -> Iterator[Job]:
+        """All who look for room, the most important first."""
         return (wish.job for line in self._wishes for wish in line.values())
 
     def ask(self, now_ms: int, ready: Ready) -> None:

@@ -21,17 +21,6 @@ def is_social(spec: JobSpec) -> bool:
     )
 
 
-def lasting(spec: JobSpec) -> JobSpec:
-    """What it demands of a place for ever: who runs there today may be gone tomorrow."""
-    if not (spec.require.jobs or spec.avoid.jobs):
-        return spec
-    return msgspec.structs.replace(
-        spec,
-        require=msgspec.structs.replace(spec.require, jobs=()),
-        avoid=msgspec.structs.replace(spec.avoid, jobs=()),
-    )
-
-
 def names_here(coordinator: Coordinator, but: JobId) -> set[str]:
     """The names of what runs on this node or is about to, guests among it."""
     jobs = (coordinator.jobs[job] for job, _ in coordinator.attempts.here.values())

@@ -6,7 +6,6 @@ Invariant: what a node tells others that it has is on its disk before.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Final
 from zlib import crc32
 
 import msgspec
@@ -23,6 +22,7 @@ from distributed_grid.kernel.ready import Happened, Ready
 from distributed_grid.model.across import Epoch, Fence
 from distributed_grid.model.ids import JobId, NodeId
 from distributed_grid.wire.across import (
+    INQUIRED_MAX,
     Copied,
     Copy,
     Dispensable,
@@ -31,8 +31,6 @@ from distributed_grid.wire.across import (
     NotCopied,
 )
 from distributed_grid.wire.mesh import JUNK
-
-INQUIRED_MAX: Final = 256  # Jobs of one message that are answered.
 
 GuardMessage = Copy | Copied | NotCopied | Inquiry | Holding | Dispensable
 

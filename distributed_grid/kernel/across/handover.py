@@ -191,8 +191,7 @@ class Handover:
             replace(self._coordinator, job, attempt, now_ms, ready)
         job.exit_code = theirs.exit_code
         if job.has_ended:  # Only failed or cancelled becomes succeeded: the better result counts.
-            job.state, job.reason = state, theirs.reason
-            job.tell(now_ms, state, "on the other side of a partition")
+            job.correct(state, now_ms, theirs.reason)
             return
         settle(self._coordinator, job, state, now_ms, ready, reason=theirs.reason)
 

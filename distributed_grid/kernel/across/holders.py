@@ -18,7 +18,7 @@ from distributed_grid.kernel.across.record_writing import record_of
 from distributed_grid.kernel.across.verdicts import Verdicts
 from distributed_grid.kernel.jobs import Job
 from distributed_grid.kernel.ready import Ready
-from distributed_grid.model.across import Epoch, Fence
+from distributed_grid.model.across import Fence
 from distributed_grid.model.ids import JobId, NodeId
 from distributed_grid.wire.across import Copied, Copy, Dispensable
 
@@ -66,9 +66,6 @@ class Holders:
 
     def changed(self, job: Job, now_ms: int, ready: Ready, base: JobRecord | None = None) -> Own:
         """The job is not as its holders know it: write it down, and tell them."""
-        me = self._verdicts.me
-        if not job.epoch.node:
-            job.epoch = Epoch(job.epoch.counter, me)
         before, job.guardians = job.guardians, self._mended(job, now_ms)
         job.seq += 1
         own = self.own.get(job.spec.id)

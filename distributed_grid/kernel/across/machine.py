@@ -17,7 +17,7 @@ from distributed_grid.kernel.across.guests import DRAINED, barred
 from distributed_grid.kernel.across.handover import Handover
 from distributed_grid.kernel.across.holds import Holds
 from distributed_grid.kernel.across.hosting import Hosting
-from distributed_grid.kernel.across.once import SENSES, Once, Senses
+from distributed_grid.kernel.across.once import Once, Senses
 from distributed_grid.kernel.across.orphans import Orphans
 from distributed_grid.kernel.across.peers import NOBODY, Peer, Peers, turned
 from distributed_grid.kernel.across.record_bytes import encode
@@ -89,7 +89,7 @@ class Across:
         *,
         me: NodeId,
         rules_of: RulesOf = lambda _: RULES,
-        senses: Senses = SENSES,
+        senses: Senses,
         saved: MutableMapping[str, bytes] | None = None,
         power: PowerPolicy = POWER,
     ) -> None:
@@ -114,7 +114,7 @@ class Across:
         self.holds = Holds(coordinator, self.hosting, me=me)
         self.offered: Container[str] = _Either(self.hosting.offered, self.holds.leases)
         coordinator.elsewhere = self
-        self._since_ms: int | None = None  # Since when others are looked at.
+        self._has_looked = False  # At others, since it began.
         self._is_new = True
         self.has_files = False  # Told from outside: jobs have directories, which can be packed.
         for job_id in list(coordinator.host.line):
@@ -264,8 +264,8 @@ class Across:
             self.shares.see(peers, own.name)
         self.guarding.view(peers, now_ms, ready)
         self.once.see(peers, now_ms, ready)
-        if self._since_ms is None:
-            self._since_ms = now_ms
+        if not self._has_looked:
+            self._has_looked = True
             self.away.restored(now_ms, ready)
         died, came = turned(before, peers)
         for node in died:

@@ -7,7 +7,6 @@ Invariant: what is saved is durable before anything is told that rests on it, al
 by an earlier step; nobody votes on a job of which it knows that it is over.
 """
 
-import itertools
 from collections import deque
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import Final, NamedTuple
@@ -61,14 +60,6 @@ class Senses(NamedTuple):
 
     boot_us: Callable[[], int] | None  # CLOCK_BOOTTIME; None: the clock of the events.
     chance: Chance
-
-
-def _counted() -> Chance:
-    numbers = itertools.count(1)
-    return lambda most: next(numbers) * 0x9E3779B97F4A7C15F39CC0605CEDC835 % most
-
-
-SENSES: Final = Senses(None, _counted())
 
 
 def _rests_on(node: NodeId, message: RegisterMessage) -> tuple[str, ...]:

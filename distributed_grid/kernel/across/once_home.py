@@ -34,6 +34,7 @@ from distributed_grid.model.across import HERE, Epoch
 from distributed_grid.model.ids import JobId, NodeId
 from distributed_grid.model.node_class import Laptop
 from distributed_grid.wire.across import Begun, Holding, Inquiry, NotTaken, Report
+from distributed_grid.wire.keeper import HAVING_RUN
 from distributed_grid.wire.register import Member, Standing, Written
 
 AGAIN_US: Final = 1_000_000  # Who was deposed looks whether it is still the home, and asks again.
@@ -44,8 +45,6 @@ GONE_MS: Final = 600_000  # Dead for so long: others vote instead.
 # of it: a person's word is above that. Nobody bids so often while there is no majority.
 LEAP: Final = 1_000
 SETS_US: Final = 1_000_000  # Who votes is looked at so often.
-
-_RAN: Final = ("exited", "signalled", "timeout")
 
 
 class Step(NamedTuple):
@@ -208,7 +207,7 @@ class OnceHome:
             return
         self._asking_us.setdefault(job_id, now_us)
         seen = self._voter.promised(job_id)
-        _add(step.effects, self._writer.take_over(job_id, self._newest(job), now_us, seen=seen))
+        step.effects.add(self._writer.take_over(job_id, self._newest(job), now_us, seen=seen))
 
     def _insist(self, job: Job, chair: Chair, step: Step) -> None:
         """It was promised a majority, which has not taken its first write yet.
@@ -239,7 +238,7 @@ class OnceHome:
         self._again_us[job_id] = step.now_us + AGAIN_US
         self._asking_us.setdefault(job_id, step.now_us)
         self._coordinator.leave(job_id)
-        _add(step.effects, self._writer.bid_above(by, chair, step.now_us))
+        step.effects.add(self._writer.bid_above(by, chair, step.now_us))
         self.outdone(Outbid(job=job_id, by=by), step)
 
     def _complain(self, job: Job, step: Step) -> None:
@@ -445,7 +444,7 @@ class OnceHome:
                 chair.ended(lease, effects, has_run=False)
             case Report(lease=lease, ends=ends) if ends and ends[-1].is_last:
                 self.naming.pop(lease, None)
-                chair.ended(lease, effects, has_run=has_run or ends[-1].how in _RAN)
+                chair.ended(lease, effects, has_run=has_run or ends[-1].how in HAVING_RUN)
 
     def ended(self, job_id: JobId, lease: str, effects: Effects, *, has_run: bool) -> None:
         """An attempt on this node is over."""
@@ -467,15 +466,9 @@ class OnceHome:
         return self._writer.force(job_id, guardians, newest, now_us, seen=seen)
 
 
-def _add(effects: Effects, more: Effects) -> None:
-    effects.save |= more.save
-    effects.send += more.send
-    effects.happened += more.happened
-
-
 def _has_told_its_end(attempt: Attempt) -> bool:
     """Whether its owner said how it ran: what others think of it is called otherwise."""
-    return attempt.state == "ended" and attempt.how in _RAN
+    return attempt.state == "ended" and attempt.how in HAVING_RUN
 
 
 def _essence(standing: Standing) -> tuple[object, ...]:

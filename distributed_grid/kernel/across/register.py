@@ -35,30 +35,24 @@ class Register:
 
     def start(self, saved: Mapping[str, bytes], running: Mapping[str, int], now_us: int) -> Effects:
         """Once: with what was saved, and the deadlines of the attempts that the keeper runs."""
-        return joined(self.voter.start(saved, now_us), self.leases.start(saved, running, now_us))
+        return Effects().add(
+            self.voter.start(saved, now_us), self.leases.start(saved, running, now_us)
+        )
 
     def hear(self, sender: NodeId, message: RegisterMessage, now_us: int) -> Effects:
         """A message of any node, this one included."""
         match message:
             case Promised() | NotPromised() | Accepted() | NotAccepted():
                 named = self.voter.hear_of(sender, message.store)
-                return joined(named, self.writer.hear(sender, message, now_us))
+                return named.add(self.writer.hear(sender, message, now_us))
             case LeasesRenewed():
                 named = self.voter.hear_of(sender, message.store)
-                return joined(named, self.leases.hear(sender, message, now_us))
+                return named.add(self.leases.hear(sender, message, now_us))
             case _:
                 return self.voter.hear(sender, message, now_us)
 
     def tick(self, now_us: int) -> Effects:
         """Each 100 ms: timers of the loop stand still while the machine sleeps, this clock not."""
-        return joined(self.voter.tick(now_us), self.writer.tick(now_us), self.leases.tick(now_us))
-
-
-def joined(*parts: Effects) -> Effects:
-    """Several as one."""
-    whole = Effects()
-    for part in parts:
-        whole.save |= part.save
-        whole.send += part.send
-        whole.happened += part.happened
-    return whole
+        return Effects().add(
+            self.voter.tick(now_us), self.writer.tick(now_us), self.leases.tick(now_us)
+        )

@@ -37,8 +37,8 @@ from distributed_grid.wire.register import (
     Written,
 )
 
-UNKNOWN = ""  # In the place of a lease: whatever a former coordinator may have let start.
-NOBODY = ""  # Likewise: no attempt was named, or none may run any more.
+NOBODY = ""  # In the place of a lease: no attempt was named, or none may run any more.
+UNKNOWN = "?"  # Likewise: whatever a former coordinator may have let start. Never written.
 
 
 class Chair:

@@ -105,3 +105,11 @@ class Effects(msgspec.Struct):
     save: dict[str, bytes | None] = {}  # None: forget it.
     send: list[tuple[NodeId, RegisterMessage]] = []
     happened: list[Happening] = []
+
+    def add(self, *parts: "Effects") -> "Effects":
+        """These as well; answers the whole."""
+        for part in parts:
+            self.save |= part.save
+            self.send += part.send
+            self.happened += part.happened
+        return self

@@ -11,11 +11,10 @@ import msgspec
 
 from distributed_grid.kernel.ready import Ready
 from distributed_grid.model.ids import JobId, NodeId
-from distributed_grid.wire.across import Inquiry
+from distributed_grid.wire.across import INQUIRED_MAX, Inquiry
 
 TAKEOVER_MS: Final = 3_000  # Three positions: by then somebody else has taken over, if anybody.
 AGAIN_MS: Final = 1_000  # Who has not answered is asked again.
-INQUIRIES_MAX: Final = 256  # Jobs in one message.
 
 Outcome = Literal[
     "same",  # It goes on as it was.
@@ -97,6 +96,6 @@ def inquire(questions: dict[NodeId, list[JobId]], ready: Ready, *, is_short: boo
     """Ask each node for its jobs, many in one message."""
     for node in sorted(questions):
         jobs = questions[node]
-        for start in range(0, len(jobs), INQUIRIES_MAX):
-            some = tuple(jobs[start : start + INQUIRIES_MAX])
+        for start in range(0, len(jobs), INQUIRED_MAX):
+            some = tuple(jobs[start : start + INQUIRED_MAX])
             ready.send.append((node, Inquiry(jobs=some, is_short=is_short)))

@@ -88,8 +88,8 @@ class Shelf:
         """Keep the summary of a job that has ended."""
         self.put(summary(record), now_ms, ready)
 
-    def drop(self, job: JobId, ready: Ready) -> None:
-        """Others hold it."""
+    def forget(self, job: JobId, ready: Ready) -> None:
+        """It has been over for so long that nobody will ask."""
         self._remove(job)
         ready.save_held[job] = None
 
@@ -110,7 +110,7 @@ class Shelf:
             job, (ended_ms, _) = next(iter(self._summaries.items()))
             if now_ms - ended_ms <= SUMMARY_MS and len(self._summaries) <= SUMMARIES_MAX:
                 break
-            self.drop(job, ready)
+            self.forget(job, ready)
 
     def _remove(self, job: JobId) -> None:
         self._ended.pop(job, None)

@@ -109,7 +109,7 @@ class Stealing:
         if not asker.may_lend:  # It cannot run them: whose they are is none of its business.
             ready.send.append((peer, Line(waiting=())))
             return
-        own = (self._own(job, now_ms) for job in self._asking.in_order())
+        own = (self._own(job, now_ms) for job in self._asking.everyone())
         others = ((RANKS[one[3].priority], now_ms, one) for one in self._hosting.waiting())
         found: list[tuple[int, int, Wanted]] = []
         for some in (own, others):

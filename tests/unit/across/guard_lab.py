@@ -10,6 +10,7 @@ from distributed_grid.kernel.across.record import JobRecord
 from distributed_grid.kernel.across.record_jobs import job_of
 from distributed_grid.kernel.jobs import Job, Progress
 from distributed_grid.kernel.ready import Ready
+from distributed_grid.model.across import Epoch
 from distributed_grid.model.ids import JobId, NodeId, job_id_of
 from distributed_grid.wire.job_lane import decode, encode
 from tests.node_world import a_job
@@ -200,7 +201,8 @@ class Mesh:
     def submit(self, number: int, name: str = "job", **facts) -> JobId:
         machine, spec = self[number], a_job(name, **facts)
         progress = Progress.of(spec.array) if spec.array else None
-        job = Job(spec=spec, submitted_ms=self.now_ms, progress=progress)
+        epoch = Epoch(0, machine.guarding.me)
+        job = Job(spec=spec, submitted_ms=self.now_ms, progress=progress, epoch=epoch)
         job.tell(self.now_ms, "submitted")
         machine.jobs[spec.id] = job
         self.change(number, spec.id)

@@ -15,7 +15,7 @@ from distributed_grid.wire.across import Reserve, Withdrawn
 from distributed_grid.wire.keeper import Preempt as TellToGiveWay
 from distributed_grid.wire.keeper import Suspend
 from tests.across_world import Room
-from tests.node_world import PATHS, World, a_job, told
+from tests.node_world import PATHS, SENSES, World, a_job, told
 from tests.unit.across.filling import give_way, occupy
 
 SAVES = Preempt(command=("save",))
@@ -101,7 +101,7 @@ def test_the_owner_says_what_is_low_and_what_is_hot():
         new_lease_id=lambda: "",
         rules=Rules(power=power),
     )
-    balancing = node.join(NodeId("a")).balancing
+    balancing = node.join(NodeId("a"), senses=SENSES).balancing
     for what, why in (
         ({"is_on_battery": True, "battery_percent": 49}, "battery"),
         ({"is_on_battery": True, "battery_percent": 50}, ""),

@@ -3,7 +3,7 @@
 from distributed_grid.model.job import Where
 from distributed_grid.wire.keeper import Run
 from tests.across_world import Room, rules_of
-from tests.node_world import a_job, fill, told
+from tests.node_world import SENSES, a_job, fill, told
 
 
 def leave(room: Room, who) -> None:
@@ -18,7 +18,7 @@ def leave(room: Room, who) -> None:
 def join_again(room: Room, who) -> None:
     """Under its old name, as `grid join` does it with an agent that runs."""
     room.dead, room.cut = set(), set()
-    who.node.join(who.me, rules_of)
+    who.node.join(who.me, senses=SENSES, rules_of=rules_of)
     room.look()
     room.pass_time(6_000)
     room.look()
@@ -88,7 +88,7 @@ def test_in_another_mesh_what_runs_here_is_held_by_others_too():
     for other in room.nodes[1:]:  # They know nothing of it.
         other.saved_held.clear()
         other.start_agent()
-    who.node.join(who.me, rules_of)
+    who.node.join(who.me, senses=SENSES, rules_of=rules_of)
     room.look()
     room.pass_time(2_000)
 

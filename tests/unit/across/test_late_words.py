@@ -23,7 +23,7 @@ from distributed_grid.wire.across import (
 )
 from distributed_grid.wire.keeper import Ended, Usage
 from tests.across_world import Neighbour, Room, rules_of
-from tests.node_world import World, a_job, fill
+from tests.node_world import SENSES, World, a_job, fill
 
 ELSEWHERE = Where(nodes=("node-2", "node-3"))
 
@@ -239,7 +239,7 @@ def test_jobs_that_wait_when_a_node_joins_look_around_among_the_others():
     fill(alone)
     job = a_job("job")
     alone.submit(job)
-    across = alone.node.join(room[0].me, rules_of)
+    across = alone.node.join(room[0].me, senses=SENSES, rules_of=rules_of)
 
     assert across.is_waiting(job.id)
     assert [one.spec.id for one in across.asking.everyone()] == [job.id]

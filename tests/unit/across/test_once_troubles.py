@@ -26,7 +26,7 @@ from distributed_grid.wire.register import (
     Standing,
     Written,
 )
-from tests.node_world import World, a_job, fill, told
+from tests.node_world import SENSES, World, a_job, fill, told
 from tests.unit.across.once_room import OnceRoom, away, once
 
 HERE_ONLY = Where(nodes=("node-1",))
@@ -297,7 +297,7 @@ def test_what_runs_since_before_there_were_others_gets_a_lease_before_they_hear_
     home.node.part(home.now_ms)
     home.submit(job)
     assert len(told(home, Run)) == 1
-    home.node.join(home.me)
+    home.node.join(home.me, senses=SENSES)
     room.losing = (LeasesRenewed, Accepted)
     home.look()
     room.settle()
@@ -336,7 +336,7 @@ def test_nothing_is_said_before_a_keeper_has_greeted():
     room = OnceRoom(2)
     fresh = World()
     fresh.node.hello = None
-    across = fresh.node.join(room[0].me)
+    across = fresh.node.join(room[0].me, senses=SENSES)
     peers = {room[1].me: room.seen(room[0], room[1])}
     ready = fresh.node.step(View(now_ms=1, peers=peers))
     word = Recollect(life=1, store="x", count=1)

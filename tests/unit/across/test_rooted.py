@@ -8,7 +8,7 @@ from distributed_grid.model.job import Shipment, Work
 from distributed_grid.wire.across import Start
 from distributed_grid.wire.keeper import Run
 from tests.across_world import Room
-from tests.node_world import a_job, fill, told
+from tests.node_world import SENSES, a_job, fill, told
 
 SHIP = Shipment(manifest="ab" * 32, size_bytes=10, files=1)
 WHY = "its directory was only on node-1: it goes on when node-1 is back"
@@ -221,7 +221,7 @@ def test_jobs_of_before_there_was_a_mesh_are_where_their_files_are(room, has_fil
     alone.step(Submit(now_ms=alone.now_ms, jobs=(over,)))
     alone.drain()
     alone.step(Submit(now_ms=alone.now_ms, jobs=(image, job)))
-    alone.node.join(alone.me).has_files = has_files
+    alone.node.join(alone.me, senses=SENSES).has_files = has_files
     room.look()
 
     assert alone.job(job).rooted == (alone.me if has_files else "")

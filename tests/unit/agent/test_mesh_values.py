@@ -29,7 +29,7 @@ from distributed_grid.wire.mesh_records import (
     Offered,
     fitted,
 )
-from tests.node_world import FOUR_CORES, World, a_job
+from tests.node_world import FOUR_CORES, SENSES, World, a_job
 
 
 class Desk:
@@ -128,7 +128,7 @@ def test_a_full_disk_is_told_at_once():
     desk = Desk()
     desk.measure(0)
     assert not desk.told().is_disk_full
-    across = desk.world.node.join(NodeId("a" * 64))
+    across = desk.world.node.join(NodeId("a" * 64), senses=SENSES)
     across.find_disk(is_full=True)
     assert desk.told().is_disk_full
 
@@ -157,7 +157,7 @@ def test_who_borrowed_how_much_is_told_with_the_offers():
     desk.measure(0)
     assert desk.offered().usage == ()
 
-    across = desk.world.node.join(NodeId("a" * 64))
+    across = desk.world.node.join(NodeId("a" * 64), senses=SENSES)
     across.shares.name = "here"
     name = "u" * (2 * USER_CHARACTERS_MAX)
     desk.world.submit(a_job("borrowed", is_shared=True, user=name))

@@ -22,7 +22,7 @@ from distributed_grid.model.ids import NodeId
 from distributed_grid.wire.across import Copy, Start
 from distributed_grid.wire.keeper import Run
 from tests.across_world import Room
-from tests.node_world import PATHS, a_job
+from tests.node_world import PATHS, SENSES, a_job
 from tests.unit.agent.test_loop import SECOND_MS, Full, made, running, work
 
 ME, HOME = NodeId("a" * 64), NodeId("b" * 64)
@@ -152,7 +152,7 @@ async def test_a_holder_takes_the_word_for_a_job_whose_home_is_gone(tmp_path):
     store = Full()
     async with running(made(store, MemoryRunner(), tmp_path)) as agent:
         node = agent.node
-        node.join(ME)
+        node.join(ME, senses=SENSES)
         peers = {HOME: Peer(id=HOME, name="home")}
         node.step(View(now_ms=SECOND_MS, peers=peers))
         job = Job(spec=a_job("held"), submitted_ms=1, epoch=Epoch(1, HOME))

@@ -16,7 +16,6 @@ from distributed_grid.edges.runner.memory import MemoryRunner
 from distributed_grid.edges.store import PutJob
 from distributed_grid.edges.store.memory import MemoryStore
 from distributed_grid.errors import BadValue, MeshUnreachable
-from distributed_grid.kernel.across.once import Senses
 from distributed_grid.kernel.jobs import FAILED, SUCCEEDED, Attempt, Job, Progress
 from distributed_grid.kernel.launching import Paths
 from distributed_grid.model.across import Epoch, Origin
@@ -37,7 +36,7 @@ from distributed_grid.wire.tails import (
     Tails,
 )
 from tests.agent_stand_in import CannedAgent
-from tests.node_world import World, a_job
+from tests.node_world import SENSES, World, a_job
 from tests.questions_lab import Asker, Town
 from tests.unit.agent.test_loop import made, running
 
@@ -361,7 +360,7 @@ async def test_a_new_agent_asks_for_what_the_old_one_had_not_brought(two):
     async with alone.at_work():
         await asyncio.sleep(0.05)
         assert two.questions == 0, "in no mesh there is nobody to ask"
-    alone.node.join(two.home.me, lambda _policy: None, Senses(lambda: 0, lambda _: 0))
+    alone.node.join(two.home.me, senses=SENSES)
     async with alone.at_work():
         async with asyncio.timeout(10):
             while two.home.kept.only_on(job):

@@ -19,7 +19,7 @@ from distributed_grid.model.ids import JobId, NodeId
 from distributed_grid.wire.across import Copy
 from distributed_grid.wire.questions import Question
 from distributed_grid.wire.tails import TAILS, AskTails, TailOf, Tails
-from tests.node_world import World, a_job
+from tests.node_world import SENSES, World, a_job
 from tests.questions_lab import Asker
 from tests.unit.agent.test_tails import LEASE, Two, away, text_of
 
@@ -45,7 +45,7 @@ def at_home(two: Two, name: str, guardians: tuple[NodeId, ...], **streams: bytes
     two.home.wrote(job.spec.id, **streams)
     node = two.owner.node
     if node.across is None:
-        node.join(two.owner.me)
+        node.join(two.owner.me, senses=SENSES)
     peers = {two.home.me: Peer(id=two.home.me, name="desk")}
     node.step(View(now_ms=1, peers=peers))
     body = record_bytes(record_of(job, Fence(epoch, 1)))
