@@ -55,7 +55,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("copies that were not answered are not sent again", "across.holders:Holders.tick",
            "while self._unanswered and self._unanswered[0][0] <= now_ms:", "while False:", "first words lost", ""),
     Mutant("a dead home's records are dropped", "across.guarding:Guarding.view",
-           "self._meeting.watch(job, now_ms)", "self.shelf.drop(job, ready)", "submitter killed",
+           "self._meeting.watch(job, now_ms)", "self.shelf.forget(job, ready)", "submitter killed",
            "was acknowledged with"),
     # Taking over
     Mutant("nobody takes over", "across.guarding:Guarding.view",

@@ -163,6 +163,9 @@ class Away:
         for lease, (_, halt, _) in list(self._halting.items()):
             if halt.job == job:
                 del self._halting[lease]
+        for lease, (_, confirmed, _) in list(self._confirming.items()):
+            if confirmed.job == job:
+                del self._confirming[lease]  # Its owner tells the other home.
         for lease, (_, lost) in list(self._lost.items()):
             if lost == job:
                 del self._lost[lease]

@@ -198,6 +198,11 @@ class Guarding:
                 questions.setdefault(node, []).append(job)
         inquire(questions, ready, is_short=True)
 
+    def remember(self, record: JobRecord, now_ms: int, ready: Ready) -> None:
+        """How a job ended of which this node holds no copy."""
+        if not self._refusal(record):
+            self.shelf.remember(record, now_ms, ready)
+
     # What others say
 
     def hears(self, node: NodeId, record: JobRecord) -> bool:

@@ -163,6 +163,10 @@ class Hosting:
             why = "a higher epoch was seen" if offer is not None else "no such lease, or it is over"
             why = why if is_as_granted else "it asks for something else than was granted"
             why = unable[0] if unable else why
+            if offer is not None and offer.home == peer.id:
+                self._take_back(
+                    word.lease, now_ms
+                )  # Else the same Start, said again, could use it.
             ready.send.append((peer.id, NotTaken(job=word.job, lease=word.lease, why=why)))
             return
         del self.offered[word.lease]
@@ -181,9 +185,7 @@ class Hosting:
             return
         guest = self._guest(word.lease)
         if guest is None:
-            if word.lease in self.offered:
-                self._take_back(word.lease, now_ms)
-            ready.send.append((peer, NotTaken(job=word.job, lease=word.lease, why="unknown here")))
+            self._deny(peer, word, now_ms, ready)
             return
         self._homes[guest.spec.id] = peer
         if guest.has_ended:
@@ -201,9 +203,7 @@ class Hosting:
         self.obeys(word.job, word.epoch, 0, now_ms)
         guest = self._guest(word.lease)
         if guest is None:
-            if word.lease in self.offered:
-                self._take_back(word.lease, now_ms)  # Else a late Start could still use it.
-            ready.send.append((peer, NotTaken(job=word.job, lease=word.lease, why="unknown here")))
+            self._deny(peer, word, now_ms, ready)
             return
         is_known = self._homes.get(guest.spec.id) == peer and guest.epoch >= word.epoch
         self._news[guest.spec.id] = now_ms
@@ -214,6 +214,18 @@ class Hosting:
             ready.touch(guest)
         if not is_known or (guest.attempts[-1].state == "granted" and not guest.ends):
             ready.send.append((peer, Taken(job=word.job, lease=word.lease)))
+
+    def _deny(self, peer: NodeId, word: Halt | Poll, now_ms: int, ready: Ready) -> None:
+        """There is no such guest; but what runs here under this name may be this node's own.
+
+        Then the job has another home by now, and this one has not heard of it. It will: until then
+        it says nothing, as "unknown" would mean that nothing runs.
+        """
+        if word.lease in self._coordinator.attempts.here:
+            return
+        if word.lease in self.offered:
+            self._take_back(word.lease, now_ms)  # Else a late Start could still use it.
+        ready.send.append((peer, NotTaken(job=word.job, lease=word.lease, why="unknown here")))
 
     def confirmed(self, peer: NodeId, word: Confirmed, ready: Ready) -> None:
         """So many ends are safe at home."""

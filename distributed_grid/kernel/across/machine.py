@@ -325,6 +325,7 @@ class Across:
             self.orphans.disowned(message.job, node, now_ms)
         elif self.guarding.hears(node, record):
             self.abroad.learn(record, now_ms, ready)
+            self.once.learn(record, now_ms, ready)
             self.guarding.told(node, message, now_ms, ready)
             self.orphans.found(record, node, now_ms)
 

@@ -14,10 +14,11 @@ from typing import Final, NamedTuple
 from distributed_grid.kernel.across.asking import Asking
 from distributed_grid.kernel.across.away import Away
 from distributed_grid.kernel.across.guarding import Guarding, read
+from distributed_grid.kernel.across.hands import replace, settle
 from distributed_grid.kernel.across.once_home import OnceHome, Step
 from distributed_grid.kernel.across.once_owner import OnceOwner
 from distributed_grid.kernel.across.peers import NOBODY, Peers, turned
-from distributed_grid.kernel.across.record import has_ended
+from distributed_grid.kernel.across.record import JobRecord, has_ended
 from distributed_grid.kernel.across.record_bytes import encode
 from distributed_grid.kernel.across.register import Register
 from distributed_grid.kernel.across.register_effects import (
@@ -32,12 +33,14 @@ from distributed_grid.kernel.across.register_effects import (
     Ruling,
     Stored,
 )
+from distributed_grid.kernel.across.register_sets import members_of
 from distributed_grid.kernel.across.register_voter import JOB, REMEMBERED, STORE, Chance
+from distributed_grid.kernel.across.returning import inquire
 from distributed_grid.kernel.coordinator import Coordinator
 from distributed_grid.kernel.jobs import Attempt, Job
 from distributed_grid.kernel.ready import Ready
 from distributed_grid.model.ids import JobId, NodeId
-from distributed_grid.wire.across import Begun, Copy, Holding, NotTaken, Report, Start
+from distributed_grid.wire.across import Begun, Holding, NotTaken, Report, Start
 from distributed_grid.wire.keeper import Deadline
 from distributed_grid.wire.register import (
     Accept,
@@ -51,7 +54,9 @@ from distributed_grid.wire.register import (
 )
 
 TIDY_US: Final = 1_000_000  # Votes on jobs that are over are looked for so often.
+ASK_US: Final = 60_000_000  # Who has a vote on a job and no copy asks what became of it so often.
 MEET_US: Final = 5_000_000  # Who has not told the name of its store is asked again.
+LEFT: Final = "this machine has left those that vote on it, and they go on with it"
 MET_MAX: Final = 32  # In a larger mesh only those are asked that may have to vote.
 
 
@@ -90,7 +95,7 @@ class Once:
         saved: MutableMapping[str, bytes],
     ) -> None:
         self._me, self._senses, self._saved = me, senses, saved
-        self._guarding = guarding
+        self._coordinator, self._guarding = coordinator, guarding
         self._peers: Peers = NOBODY
         self.register = Register(me, senses.chance)
         self.owner = OnceOwner(coordinator)
@@ -100,6 +105,7 @@ class Once:
         self._is_met = False
         self._tidied_us = 0
         self._met_us: dict[NodeId, int] = {}
+        self._asked_us: dict[JobId, int] = {}  # When others were asked last for a job voted on.
 
     @property
     def is_busy(self) -> bool:
@@ -142,7 +148,7 @@ class Once:
 
     def hear(self, peer: NodeId, message: RegisterMessage, now_ms: int, ready: Ready) -> None:
         """Another node votes, asks for a vote, or to have a lease renewed."""
-        if not self._is_met or self._is_over(peer, message, now_ms, ready):
+        if not self._is_met or self._is_over(peer, message, ready):
             return
         self._do(self.register.hear(peer, message, self._now_us(now_ms)), now_ms, ready)
 
@@ -169,9 +175,22 @@ class Once:
         self._do(self.home.force(job, self._now_us(now_ms)), now_ms, ready)
 
     def part(self, now_ms: int, ready: Ready) -> list[Job]:
-        """There are no others any more: what waited for votes waits for room only."""
+        """There are no others any more: what waited for votes waits for room only.
+
+        But not what others vote on: they go on with it, and it would run there and here.
+        """
         self.owner.sweep((), now_ms, ready)
+        for job in [self._coordinator.jobs.get(one) for one in self.home.jobs]:
+            if job is not None and not (job.has_ended or job.ending) and self._is_left(job):
+                for attempt in job.live_attempts:
+                    replace(self._coordinator, job, attempt, now_ms, ready)
+                settle(self._coordinator, job, "lost", now_ms, ready, reason=LEFT)
         return self.home.everyone()
+
+    def _is_left(self, job: Job) -> bool:
+        """Whether anybody else has a vote on it."""
+        members = members_of(job.votes.sets) if job.votes is not None else ()
+        return any(member.node != self._me for member in members)
 
     # Of homes and owners
 
@@ -276,26 +295,41 @@ class Once:
                 self._do(voter.meet(node, now_us), now_ms, ready)
         self._met_us = {node: at for node, at in self._met_us.items() if node in wanted}
 
-    def _is_over(self, peer: NodeId, message: RegisterMessage, now_ms: int, ready: Ready) -> bool:
+    def _is_over(self, peer: NodeId, message: RegisterMessage, ready: Ready) -> bool:
         """Whether somebody asks for a vote on a job that is known to be over: it is told so."""
         if not isinstance(message, Prepare | Accept):
             return False
         told = read(message.written.value) if isinstance(message, Accept) else None
         record = self._guarding.find(message.job)
-        if told is not None and has_ended(told):
-            if record is None:  # It votes, and holds no copy: from now on it knows the end.
-                copy = Copy(record=message.written.value)  # type: ignore[union-attr]
-                self._guarding.told(peer, copy, now_ms, ready)
-            return False
-        if record is None or not has_ended(record):
+        is_end = told is not None and has_ended(told)  # No end yet: one vote is no majority.
+        if is_end or record is None or not has_ended(record):
             return False
         ready.send.append((peer, Holding(job=message.job, record=encode(record))))
         return True
 
+    def learn(self, record: JobRecord, now_ms: int, ready: Ready) -> None:
+        """Somebody knows a job: if it is over, and this node only votes on it, it knows so now."""
+        is_news = has_ended(record) and self._guarding.find(record.job) is None
+        if is_news and self.register.voter.has(record.job):
+            self._guarding.remember(record, now_ms, ready)
+
     def _tidy(self, now_ms: int, ready: Ready) -> None:
-        """Votes on jobs that are over are forgotten: their end is remembered instead."""
-        voter = self.register.voter
+        """Votes on jobs that are over are forgotten: their end is remembered instead.
+
+        Who voted and holds no copy may have been away when the end was told: it asks, now and then.
+        """
+        voter, now_us = self.register.voter, self._now_us(now_ms)
+        asked_us, self._asked_us = self._asked_us, {}
+        questions: dict[NodeId, list[JobId]] = {}
         for job in voter.jobs:
             record = self._guarding.find(job)
             if record is not None and has_ended(record) and job not in self.home.jobs:
                 self._do(voter.forget(job), now_ms, ready)
+            elif record is None:
+                since_us = self._asked_us[job] = asked_us.get(job, now_us)
+                others = [node for node in voter.company(job) if self._guarding.verdicts.sees(node)]
+                if others and now_us - since_us >= ASK_US:
+                    self._asked_us[job] = now_us
+                    turn = now_us // ASK_US % len(others)
+                    questions.setdefault(others[turn], []).append(job)
+        inquire(questions, ready)

@@ -295,9 +295,12 @@ class OnceHome:
         job_id, now_us = job.spec.id, step.now_us
         attempt = self._next(job, chair)
         if attempt is not None:
-            self.naming[attempt.lease] = job_id
             self._written[job_id] = body
-            chair.name(attempt.host or self._me, attempt.lease, body, now_us, step.effects)
+            if attempt.state == "running":
+                chair.adopt(attempt.host, attempt.lease, body, now_us, step.effects)
+            else:
+                self.naming[attempt.lease] = job_id
+                chair.name(attempt.host or self._me, attempt.lease, body, now_us, step.effects)
         if self._written.get(job_id) != body:
             self._written[job_id] = body
             chair.store(body, now_us, step.effects)
@@ -325,6 +328,9 @@ class OnceHome:
         live = job.live_attempts if job.ending is None else []
         if any(attempt.lease == chair.named for attempt in live):
             return None
+        came_back = [one for one in live if one.host != HERE and one.state == "running"]
+        if came_back and chair.may_adopt:
+            return came_back[0]
         return next((one for one in live if self._may_be_named(one)), None)
 
     def _may_be_named(self, attempt: Attempt) -> bool:
@@ -383,6 +389,7 @@ class OnceHome:
             self._coordinator.close(job, now_ms, ready)
             self.closed += [ready.save_jobs[one] for one in ready.changed]
             ready.changed = before | ready.changed
+            self._tell_voters(word, ready)
             self._let_go(word.job)
             return
         if (
@@ -395,6 +402,15 @@ class OnceHome:
         job.votes = standing
         ready.touch(job)
         self._guarding.changed(job, now_ms, ready)
+
+    def _tell_voters(self, word: Stored, ready: Ready) -> None:
+        """Who voted and holds no copy hears of the end now: before, it was no majority's."""
+        own = self._guarding.holders.own.get(word.job)
+        held_by = {self._me, *(own.listed if own is not None else ())}
+        known = Holding(job=word.job, record=word.written.value)
+        for member in members_of(word.written.standing.sets):
+            if member.node not in held_by:
+                ready.send.append((member.node, known))
 
     def outdone(self, word: Deposed | Outbid, step: Step) -> None:
         """Another wants the job too, and may have it: one of both is its home, by their records."""

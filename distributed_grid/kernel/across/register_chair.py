@@ -66,6 +66,7 @@ class Chair:
         # What the next write will say.
         self._value: bytes | None = None
         self._named: tuple[NodeId, str] | None = None
+        self._is_running = False  # The one that is to be named again runs.
         self._members: tuple[Member, ...] | None = None
         self._lease = written.standing.lease  # Of the attempt that is named, or just being.
         # Attempts that may still run beside it, the oldest first.
@@ -92,7 +93,13 @@ class Chair:
 
     def name(self, node: NodeId, lease: str, value: bytes, now_us: int, effects: Effects) -> None:
         """Write which attempt is next, and where; it is let start once that is durable."""
-        self._value, self._named = value, (node, lease)
+        self._value, self._named, self._is_running = value, (node, lease), False
+        self._go_on(now_us, effects)
+
+    def adopt(self, node: NodeId, lease: str, value: bytes, now_us: int, effects: Effects) -> None:
+        """Name an attempt again that runs: what took its place was never let start."""
+        assert self.may_adopt, "two would run"
+        self._value, self._named, self._is_running = value, (node, lease), True
         self._go_on(now_us, effects)
 
     def close(self, now_us: int, effects: Effects) -> None:
@@ -100,7 +107,7 @@ class Chair:
         if self._lease == NOBODY:
             self._named = None  # Nor is the one that was about to be named.
         else:
-            self._named = (NodeId(""), NOBODY)
+            self._named, self._is_running = (NodeId(""), NOBODY), False
             self._go_on(now_us, effects)
 
     def change_set(self, members: tuple[Member, ...], now_us: int, effects: Effects) -> None:
@@ -113,6 +120,7 @@ class Chair:
         """Its node says that the named attempt runs, so nothing before it does."""
         if lease == self._lease:
             self._doubtful.clear()
+            self._is_over = False  # Whoever said so knew less.
             self._let_start(effects)
 
     def ended(self, lease: str, effects: Effects, *, has_run: bool) -> None:
@@ -173,6 +181,11 @@ class Chair:
         return self._lease if self._named is None else self._named[1]
 
     @property
+    def may_adopt(self) -> bool:
+        """Whether the attempt that is named was not let start, so that one before it may run."""
+        return not self._is_let and self._named is None
+
+    @property
     def is_quiet(self) -> bool:
         """Whether nothing that was ever named can still run, or begin to."""
         return (self._is_over or self._lease == NOBODY) and not self._doubtful
@@ -197,6 +210,8 @@ class Chair:
             node, lease = self._named
             if self._is_let and not self._is_over:
                 self._doubtful.append(self._lease)
+            if self._is_running:
+                self._doubtful.clear()  # It was let start, so nothing before it runs.
             self._is_let, self._is_over, self._is_asked_for = False, False, True
             self._lease, self._start_us, self._named = lease, 0, None
             named = msgspec.structs.replace(standing, node=node, lease=lease)

@@ -82,6 +82,7 @@ class Voter:
         self._chance = chance
         self._life = 0
         self._count = 0
+        self._found = 0  # How many votes the disk had at the start.
         self._jobs: dict[JobId, Kept] = {}
         self._remembered: dict[NodeId, dict[str, int]] = {}
         self.is_new = False  # The store was made in this life: nobody remembers more of it.
@@ -104,7 +105,8 @@ class Voter:
                 self._remembered[node] = _decode_remembered(body)
         if STORE in saved:
             store = _decode_store(saved[STORE])
-            self.me, self._count = Member(self.me.node, store.id), store.count
+            self.me = Member(self.me.node, store.id)
+            self._count = self._found = store.count
         else:
             self._begin_store(effects)
         for kept in self._jobs.values():
@@ -136,6 +138,17 @@ class Voter:
     def jobs(self) -> list[JobId]:
         """Those that it has votes on."""
         return list(self._jobs)
+
+    def has(self, job: JobId) -> bool:
+        """Whether it has votes on this one."""
+        return job in self._jobs
+
+    def company(self, job: JobId) -> list[NodeId]:
+        """Who else knows of a job that it has votes on: who asked last, and those who vote too."""
+        kept = self._jobs[job]
+        members = members_of(kept.written.standing.sets) if kept.written else ()
+        nodes = {kept.promised.node: None} | {member.node: None for member in members}
+        return [node for node in nodes if node != self.me.node]
 
     def promised(self, job: JobId) -> Epoch:
         """The highest epoch that this node has promised to obey."""
@@ -304,12 +317,21 @@ class Voter:
                 self._ask(member.node, now_us, effects)
 
     def _ask(self, node: NodeId, now_us: int, effects: Effects) -> None:
-        asked_us, count = self._asked.get(node, (0, -1))
-        if node == self.me.node or (count == self._count and now_us - asked_us < AGAIN_US):
+        told, (asked_us, asked) = self._told(node), self._asked.get(node, (0, -1))
+        if node == self.me.node or (asked == told and now_us - asked_us < AGAIN_US):
             return  # A member of this node's own is an older store of it.
-        self._asked[node] = (now_us, self._count)
-        question = Recollect(life=self._life, store=self.me.store, count=self._count)
+        self._asked[node] = (now_us, told)
+        question = Recollect(life=self._life, store=self.me.store, count=told)
         effects.send.append((node, question))
+
+    def _told(self, node: NodeId) -> int:
+        """How many votes a node hears of: before its first answer, those that the disk had.
+
+        Votes on other jobs count, too. Told with them, who remembers that the disk had more than it
+        was found with would remember less than it hears, and would not know that it is old.
+        """
+        has_answered = any(member.node == node for member in self.answered)
+        return self._count if self.is_new or has_answered else self._found
 
     def _hear_of(self, node: NodeId, store: str, effects: Effects) -> None:
         """What a node's store is called. A late word is of a store that it may have lost since.
@@ -326,7 +348,7 @@ class Voter:
         """By a question of its own, which no late answer is to: its number stands for a life."""
         number = self._chance(1 << 62)
         self._naming[node] = number, ""
-        question = Recollect(life=number, store=self.me.store, count=self._count)
+        question = Recollect(life=number, store=self.me.store, count=self._told(node))
         effects.send.append((node, question))
 
     def _named(self, node: NodeId, store: str, effects: Effects) -> None:
@@ -359,7 +381,7 @@ class Voter:
         self._hear_of(sender, told.by, effects)
         if (told.life, told.store) != (self._life, self.me.store):
             return  # An answer to an earlier life.
-        if told.count > self._count:
+        if told.count > self._told(sender):
             self._begin_store(effects)  # The disk is older than what was promised on it.
             return
         member = Member(sender, told.by)

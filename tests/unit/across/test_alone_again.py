@@ -33,7 +33,7 @@ def test_alone_nobody_waits_here_for_others():
 
 def test_who_comes_after_a_job_that_ends_with_the_parting_is_decided_with_it():
     room, first = OnceRoom(3), once("first")
-    later = once("later", after=(After(job=first.id),))
+    later = a_job("later", after=(After(job=first.id),))
     home = room[0]
     home.submit(first, later)
     room.settle()

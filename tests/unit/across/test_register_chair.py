@@ -109,3 +109,52 @@ def test_who_closes_twice_writes_it_once():
     assert desk.chair.written.standing.lease == ""
     assert not desk.chair.is_writing
     assert desk.chair.written.standing.version.seq == 2
+
+
+def test_who_was_said_to_be_over_and_runs_is_waited_for():
+    desk = named()
+    desk.chair.ended("old", desk.effects, has_run=False)
+    desk.chair.runs("old", desk.effects)
+    desk.chair.name(NodeId("c"), "new", b"", 0, desk.effects)
+    desk.accept(0)
+
+    assert desk.let == ["old"]
+    desk.chair.tick(WAIT_US, desk.effects)
+    assert desk.let == ["old", "new"]
+
+
+def test_what_comes_back_is_named_again_if_the_next_was_not_let_start():
+    desk = named()
+    assert not desk.chair.may_adopt
+    desk.chair.name(NodeId("c"), "new", b"", 0, desk.effects)
+    assert desk.chair.may_adopt
+    desk.accept(0)
+    assert desk.let == ["old"]
+    desk.chair.adopt(NodeId("b"), "old", b"", 1, desk.effects)
+    desk.accept(1)
+
+    assert desk.chair.written.standing.lease == "old"
+    assert desk.chair.written.standing.attempt == desk.chair.written.standing.version
+    assert not desk.chair.may_adopt
+    assert desk.let == ["old", "old"]  # Its owner learns of its new fence from its voters.
+
+
+def test_what_was_named_again_is_waited_for_if_it_is_lost_again():
+    desk = named()
+    desk.chair.name(NodeId("c"), "new", b"", 0, desk.effects)
+    desk.accept(0)
+    desk.chair.adopt(NodeId("b"), "old", b"", 1, desk.effects)
+    desk.chair.name(NodeId("d"), "third", b"", 2, desk.effects)
+    desk.accept(3)
+    desk.accept(4)
+
+    assert desk.chair.written.standing.lease == "third"
+    assert "third" not in desk.let
+    desk.chair.tick(4 + WAIT_US, desk.effects)
+    assert desk.let[-1] == "third"
+
+
+def test_nothing_is_adopted_beside_what_was_let_start():
+    desk = named()
+    with pytest.raises(AssertionError):
+        desk.chair.adopt(NodeId("b"), "older", b"", 1, desk.effects)

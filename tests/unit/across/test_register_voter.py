@@ -21,12 +21,16 @@ from distributed_grid.wire.register import (
     Recollected,
     Renewal,
     RenewLeases,
+    Standing,
+    Written,
 )
 from tests.unit.across.register_lab import (
     JOB,
     A,
     B,
     C,
+    D,
+    E,
     RegisterLab,
     a_written,
     fence,
@@ -225,10 +229,10 @@ def test_who_was_a_guardian_once_renews_nothing_and_tells_who_is_now():
     voter = a_lessor()
     settled = an_accept(fence(2, "a", 6), sets=(members("a"), members("bcd")), names="bcd")
     voter.hear(X, settled, NOW_US)
-    effects = voter.hear(
-        B, Recollected(life=voter._life, store="store-a", count=2, by="store-b"), NOW_US
-    )
-    assert told(effects, Accepted) == []
+    for count in (0, 2):  # First what the disk had at the start, then what it has now.
+        word = Recollected(life=voter._life, store="store-a", count=count, by="store-b")
+        effects = voter.hear(B, word, NOW_US)
+        assert told(effects, Accepted) == []
     answer = renewed(voter, (9, "a", 9))
 
     assert answer.renewed == ()
@@ -426,6 +430,43 @@ def test_a_guardian_with_an_old_disk_begins_another_store_and_has_no_vote():
     assert voter.me != member("a")
     assert lab.take(A, NewStore) == [NewStore(member=voter.me)]
     assert told(voter.hear(B, a_prepare(6, sets=THREE), lab.now_us), NotPromised)
+
+
+def test_votes_on_other_jobs_do_not_hide_that_a_disk_is_old():
+    """Who remembers more is away until they have lifted the count above what it remembers."""
+    lab = RegisterLab("abcde")
+    lab.open(A, "ade")
+    old = dict(lab.disks[A])
+    lab.away = {E}
+    lab.name("l1", A, by=A)
+    assert lab.nodes[D].voter._remembered[A]["store-a"] > _store(old).count
+    lab.away = {D}
+    lab.disks[A] = old
+    lab.start(A)
+    lab.meet_all(A)
+    other = Written(standing=Standing(guardians=members("abc")))
+    lab.do(B, lab.nodes[B].writer.take_over(JobId("other"), other, lab.now_us))
+    lab.deliver()
+    for turn in range(4):
+        lab.do(B, _store_once(lab, JobId("other"), b"%d" % turn))
+        lab.deliver()
+    assert lab.nodes[A].voter.me == member("a")  # On that job it votes.
+    lab.away = set()
+    lab.now_us += AGAIN_US
+    lab.meet_all(A)
+
+    assert lab.nodes[A].voter.me != member("a")
+    assert len(lab.take(A, NewStore)) == 1
+
+
+def _store(disk) -> Store:
+    return msgspec.msgpack.decode(disk[STORE], type=Store)
+
+
+def _store_once(lab: RegisterLab, job: JobId, value: bytes) -> Effects:
+    effects = Effects()
+    lab.nodes[B].writer.chair(job).store(value, lab.now_us, effects)
+    return effects
 
 
 def test_an_answer_to_an_earlier_life_does_not_count():

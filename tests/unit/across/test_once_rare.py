@@ -1,0 +1,251 @@
+"""At-most-once jobs when several things go wrong: what was found by reading, each as it was found."""
+
+import msgspec
+
+from distributed_grid.kernel.across.once import ASK_US, LEFT
+from distributed_grid.kernel.across.record_bytes import encode
+from distributed_grid.kernel.node import Beat, Tick, Told
+from distributed_grid.model.across import Epoch, Fence
+from distributed_grid.model.job import JobSpec
+from distributed_grid.wire.across import Confirmed, Copy, NotTaken, Start, Taken
+from distributed_grid.wire.job_lane import decode
+from distributed_grid.wire.register import Accept
+from tests.across_world import Neighbour
+from tests.node_world import fill
+from tests.unit.across.once_room import OnceRoom, away, once
+from tests.unit.across.test_once_ends import WatchedRoom, careful
+from tests.unit.across.test_once_troubles import emptied
+
+
+def only_votes(room: OnceRoom, home, job):
+    """One that has a vote on a job and no copy of it."""
+    holders = (home.me, *home.job(job).guardians)
+    voters = [member.node for member in home.job(job).votes.guardians]
+    return room.by_id(next(node for node in voters if node not in holders))
+
+
+def part(room: OnceRoom, some, *, is_seen: bool = True) -> None:
+    """These hear nobody else, and nobody hears them."""
+    for one in some:
+        for other in room.nodes:
+            if other not in some:
+                pairs = {(one.me, other.me), (other.me, one.me)}
+                room.cut |= pairs
+                room.dead |= set() if is_seen else pairs
+
+
+def test_an_end_that_a_minority_has_is_told_by_nobody():
+    """It reached its home and one voter of five; the home dies, and another attempt runs."""
+    room, job = WatchedRoom(7), once(voters=5)
+    room.pass_time(6_000)
+    home = room[0]
+    home.submit(job)
+    room.settle()
+    room.pass_time(3_000)
+    voter = only_votes(room, home, job)
+    part(room, [home, voter])
+    room.finish(job)
+    assert home.job(job).ending is not None
+    assert careful(voter).register.voter.has(job.id)
+    part(room, [home, voter], is_seen=False)
+    room.kill(home)
+    room.until(lambda: len(room.starts) == 2, 40_000)
+    room.cut = {pair for pair in room.cut if home.me in pair}
+    room.dead = {pair for pair in room.dead if home.me in pair}
+    room.look()
+    room.pass_time(3_000)
+
+    assert room.ends(job) == []
+    assert len(room.running(job.id)) == 1
+
+
+def test_who_votes_and_holds_no_copy_hears_of_the_end_and_forgets_its_vote():
+    room, job = WatchedRoom(7), once(voters=5)
+    room.pass_time(6_000)
+    room[0].submit(job)
+    room.settle()
+    voter = only_votes(room, room[0], job)
+    room.finish(job)
+
+    assert voter.knows(job) == "succeeded"
+    room.pass_time(2_000)
+    assert room.votes(job) == []
+
+
+def test_who_voted_and_was_away_when_it_ended_asks_and_forgets_its_vote():
+    room, job = WatchedRoom(7), once(voters=5)
+    room.pass_time(6_000)
+    room[0].submit(job)
+    room.settle()
+    voter = only_votes(room, room[0], job)
+    room.isolate(voter)
+    room.finish(job)
+    room.pass_time(1_000)
+    assert room[0].state(job) == "succeeded"
+    room.heal()
+    assert room.votes(job) == [voter.name]
+    room.pass_time(ASK_US // 1_000 + 3_000)
+
+    assert room.votes(job) == []
+    assert voter.knows(job) == "succeeded"
+
+
+def test_a_home_that_runs_it_itself_does_not_say_that_it_knows_nothing():
+    """Another has taken it over and asks; that the asked one is home no more it does not know."""
+    room, job = WatchedRoom(4), once()
+    room.pass_time(6_000)
+    home = room[0]
+    home.submit(job)
+    room.settle()
+    for other in room.nodes[1:]:
+        fill(other)
+    room.pass_time(1_000)
+    room.isolate(home)
+    room.until(lambda: any(careful(one).home.jobs for one in room.nodes[1:]), 20_000)
+    room.until(lambda: any(_rules(one, job) for one in room.nodes[1:]), 20_000)
+    assert room.running(job.id) == [home.name]
+    room.losing, said = (Copy,), len(home.sent)
+    room.heal()
+    assert [one for _, one in home.sent[said:] if isinstance(one, NotTaken)] == []
+    room.losing = ()
+    room.pass_time(18_000)
+    assert room.running(job.id) == [home.name]  # As a guest of the other.
+    for other in room.nodes[1:]:
+        emptied(other)
+    room.isolate(home)
+    room.until(lambda: len(room.starts) == 2, 30_000)  # The room sees to it that one runs.
+
+
+def _rules(node, job) -> bool:
+    return job.id in node.node.coordinator.jobs and careful(node).home.is_cleared(job.id)
+
+
+def lost_for_a_moment() -> tuple[WatchedRoom, JobSpec, Neighbour]:
+    """Who runs it is back before the attempt in its place began; all know that."""
+    room, job = WatchedRoom(5), away()
+    room.pass_time(6_000)
+    room[0].submit(job)
+    room.settle()
+    room.pass_time(60_000)
+    host = room.host(job)
+    lose(room, host)
+    room.pass_time(1_000)
+    assert len(room[0].job(job).attempts) == 2
+    room.heal()
+    return room, job, host
+
+
+def lose(room: WatchedRoom, host: Neighbour) -> None:
+    """The others do not hear it, and take it for dead; it does not take them for dead yet."""
+    room.isolate(host, is_noticed=False)
+    room.dead = {(other.me, host.me) for other in room.nodes if other is not host}
+    room.look()
+
+
+def test_an_attempt_that_comes_back_and_is_lost_again_at_once_is_waited_for():
+    room, job, host = lost_for_a_moment()
+    lose(room, host)
+    room.until(lambda: len(room.starts) == 2, 30_000)  # The room sees to it that one runs.
+
+    assert room.running(job.id) != [host.name]
+
+
+def test_an_attempt_that_comes_back_before_the_next_began_goes_on():
+    room, job, host = lost_for_a_moment()
+    room.pass_time(30_000)
+
+    assert len(room.starts) == 1
+    assert room.running(job.id) == [host.name]
+    assert room[0].job(job).losses == 0
+
+
+def test_what_others_vote_on_does_not_run_where_they_were_left():
+    room, job = OnceRoom(4), once()
+    room.pass_time(6_000)
+    home = room[0]
+    home.submit(job)
+    room.settle()
+    room.pass_time(3_000)
+    assert room.running(job.id) == [home.name]
+    ready = home.node.part(home.now_ms)
+    home.save(ready)
+    for word in ready.tell:
+        home.keeper.hear(word)
+    room.isolate(home)
+    home.look = lambda: None
+    for _ in range(60):
+        room.look()
+        room.pass_time(500)  # The room sees to it that one runs at a time.
+        home.step(Tick(now_ms=home.now_ms))
+
+    assert (home.state(job), home.job(job).reason) == ("lost", LEFT)
+    assert len(room.starts) == 2
+    assert room.running(job.id) != [home.name]
+
+
+def test_who_alone_votes_on_a_job_goes_on_with_it_alone():
+    room, job = OnceRoom(2), once()
+    room[0].submit(job)
+    room.settle()
+    room[0].save(room[0].node.part(room[0].now_ms))
+
+    assert room[0].state(job) == "running"
+
+
+def test_a_refused_start_is_refused_when_it_is_said_again():
+    room, job = WatchedRoom(4), away()
+    room.pass_time(6_000)
+    home = room[0]
+    home.submit(job)
+    first = until_said(room, Start)
+    host = room.by_id(first[1])
+    for node in room.nodes:
+        node.now_ms += 600
+    home.step(Beat(now_ms=home.now_ms))
+    again = until_said(room, Start)
+    assert decode(again[2]).lease == decode(first[2]).lease
+    for is_full, (sender, _, body) in ((True, first), (False, again)):
+        host.node.across.find_disk(is_full=is_full)
+        host.step(Told(now_ms=host.now_ms, peer=sender, message=decode(body)))
+
+    answers = [one for to, one in host.sent if to == home.me and isinstance(one, Taken | NotTaken)]
+    assert [type(one) for one in answers] == [NotTaken, NotTaken]
+    room.pass_time(3_000)
+    assert len(room.starts) == 1
+
+
+def until_said(room: OnceRoom, kind: type):
+    """The first of a kind, taken out of the post; what comes before it is delivered."""
+    for _ in range(2_000):
+        for node in room.nodes:
+            node.pump()
+        found = next((one for one in room.post if isinstance(decode(one[2]), kind)), None)
+        if found is not None:
+            room.post.remove(found)
+            return found
+        sender, to, body = room.post.popleft()
+        node = room.by_id(to)
+        node.step(Told(now_ms=node.now_ms, peer=sender, message=decode(body)))
+    raise AssertionError
+
+
+def test_who_has_another_home_by_now_confirms_nothing_that_it_had_not_told_its_voters():
+    room, job = WatchedRoom(5), away()
+    room.pass_time(6_000)
+    home = room[0]
+    home.submit(job)
+    room.settle()
+    room.pass_time(2_000)
+    host = room.host(job)
+    other = next(room.by_id(one) for one in home.job(job).guardians if room.by_id(one) is not host)
+    before = home.node.across.guarding.find(job.id)
+    room.losing = (Accept,)
+    room.finish(job)
+    room.pass_time(1_000)
+    assert home.job(job).ending is not None
+    version = Fence(Epoch(before.version.epoch.counter + 1, other.me), 1)
+    taken = encode(msgspec.structs.replace(before, version=version))
+    home.step(Told(now_ms=home.now_ms, peer=other.me, message=Copy(record=taken)))
+
+    assert job.id not in home.node.coordinator.jobs
+    assert home.said(Confirmed) == []
