@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from distributed_grid.agent.elsewhere import Elsewhere
+from distributed_grid.agent.anywhere import Anywhere
 from distributed_grid.agent.questions import Answering, Asker, Piece, Questions
 from distributed_grid.agent.remote import Remote
 from distributed_grid.model.ids import NodeId
@@ -132,7 +132,7 @@ class Member:
         )
         town.lanes.nodes[self.me] = self.questions
         self.remote = Remote(self.questions, self, user="ada")
-        self.grid = Elsewhere(self.agent, self.remote, clock_s=town.clock_s)
+        self.grid = Anywhere(self.agent, self.remote, clock_s=town.clock_s)
 
     @property
     def live(self) -> dict[NodeId, str]:

@@ -103,7 +103,7 @@ class MeshOperations(Protocol):
 class AcrossOperations(Protocol):
     """What clients can ask about jobs and nodes across the mesh.
 
-    The agent's own answer for what it knows itself, and raise NotFound for the rest; `elsewhere`
+    The agent's own answer for what it knows itself, and raise NotFound for the rest; `anywhere`
     finds who knows. A job is its own if it looks after it or keeps a copy of its record.
     """
 

@@ -1,7 +1,7 @@
 """What people ask of this node about jobs and nodes across the mesh, as far as it knows itself.
 
 Lives here: `AcrossDesk`, one method for each operation. Never here: asking other nodes
-(`elsewhere`), deciding (`kernel`), files (`shipping`).
+(`anywhere`), deciding (`kernel`), files (`shipping`).
 """
 
 import asyncio

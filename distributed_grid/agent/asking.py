@@ -1,7 +1,7 @@
 """The asking end of questions: who was asked what, what has come of it, what it may still cost.
 
 Lives here: one conversation from its question to the last part of its answer. Never here: the other
-end (`questions`), what the answers mean (`elsewhere`).
+end (`questions`), what the answers mean (`anywhere`).
 Invariant: every conversation ends: with its last part, an error, a time limit, or because its
 reader has gone; and then the peer is told, if it could still be at work for it.
 """
@@ -67,7 +67,7 @@ class _Asked:
         self.changed.set()
 
 
-class Asking:
+class AskingEnd:
     """Everything this node has asked."""
 
     def __init__(self, send: Send) -> None:

@@ -1,7 +1,7 @@
 """The operations that are about this node alone, in a mesh or not.
 
 Lives here: passing them on to the agent. Never here: those that other nodes may have to answer
-(`elsewhere`).
+(`anywhere`).
 """
 
 from collections.abc import AsyncIterator

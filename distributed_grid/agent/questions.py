@@ -1,7 +1,7 @@
 """Questions to other nodes, and theirs to this one: both ends of every conversation.
 
 Lives here: numbers, room for parts, time limits, links that break. Never here: what is answered
-(whoever is plugged in: `web.asked`), who knows what (`elsewhere`), links (`mesh_links`).
+(whoever is plugged in: `web.asked`), who knows what (`anywhere`), links (`mesh_links`).
 Invariant: a peer can have at most `ANSWERS_MAX` answers under way, each with `WINDOW` parts at
 most; when its link breaks, or it says `NoMore`, all work for it ends; whoever asked it is told.
 """
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from distributed_grid.agent.asking import Asking
+from distributed_grid.agent.asking import AskingEnd
 from distributed_grid.errors import GridError, NotFound, NotPermitted, Overloaded
 from distributed_grid.model.ids import NodeId
 from distributed_grid.model.membership import Role
@@ -97,7 +97,7 @@ class Questions:
         asker: Callable[[NodeId], Asker | None],
         broke: Callable[[BaseException], None],
     ) -> None:
-        self.asking = Asking(way.send)
+        self.asking = AskingEnd(way.send)
         self.junk = 0  # Words about questions that nobody asked, and the like.
         self.refused = 0
         self.begun = 0  # Answers, so far.

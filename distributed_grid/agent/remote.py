@@ -1,7 +1,7 @@
 """Operations of other nodes, as typed calls.
 
 Lives here: from a call to a question, and from its answer to a value or an error; and what people
-of one node are called on another. Never here: whom to ask (`elsewhere`, `finding`).
+of one node are called on another. Never here: whom to ask (`anywhere`, `finding`).
 Invariant: a call ends in a value of its type or a GridError; that a node cannot be reached is
 always MeshUnreachable, with its name.
 """

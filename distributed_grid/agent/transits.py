@@ -1,7 +1,7 @@
 """How far the files of a job are, as this node knows it.
 
 Lives here: what is said of packing, sending, receiving, building, collecting, bringing. Never here:
-doing it (`setting_out`, `shipping`, `housing`, `bringing`), what another node does (`elsewhere`).
+doing it (`setting_out`, `shipping`, `housing`, `bringing`), what another node does (`anywhere`).
 Invariant: nothing is said of what is over.
 """
 

@@ -1,6 +1,6 @@
 """Plugging the questions of people into the mesh: any node answers for any job.
 
-Lives here: the job lane and the roster as `agent.questions` and `agent.elsewhere` want them.
+Lives here: the job lane and the roster as `agent.questions` and `agent.anywhere` want them.
 """
 
 import os
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from distributed_grid.agent import Operations
 from distributed_grid.agent.across_metrics import across_lines
-from distributed_grid.agent.elsewhere import Elsewhere
+from distributed_grid.agent.anywhere import Anywhere
 from distributed_grid.agent.far_maps import FarMaps, FarWorkers
 from distributed_grid.agent.loop import Agent
 from distributed_grid.agent.mesh import MeshSide
@@ -117,7 +117,7 @@ def everywhere(agent: Agent, mesh: MeshSide, *, user: str) -> Operations:
     remote = Remote(questions, Surroundings(agent, mesh), user=user)
     agent.tails = TailKeeper(agent.node, agent.store, agent.kept, remote)
     maps = FarMaps(agent, remote, home_of(agent))
-    everyone = Elsewhere(agent, remote, clock_s=time.monotonic, maps=maps)
+    everyone = Anywhere(agent, remote, clock_s=time.monotonic, maps=maps)
 
     async def is_abroad(job: JobId) -> bool:
         try:

@@ -2,8 +2,8 @@
 
 Lives here: the table of moves, the record that is made durable, the array's indices. Never here:
 when things happen (`coordinator`), where (`host`).
-Invariant: a job that has ended never moves again, unless a better end was known on the other side of
-a partition (`correct`); its story says how it came there.
+Invariant: a job that has ended never moves again, unless a better end was known on the other side
+of a partition (`correct`); its story says how it came there.
 """
 
 from collections import deque

@@ -1,7 +1,7 @@
 """A job of another node, as its record here tells it.
 
 Lives here: finding it by what people call it, and those whose home is gone. Never here: asking a
-home that is there (`agent.elsewhere`).
+home that is there (`agent.anywhere`).
 """
 
 from collections.abc import Iterator

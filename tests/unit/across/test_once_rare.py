@@ -1,4 +1,4 @@
-"""At-most-once jobs when several things go wrong: what was found by reading, each as it was found."""
+"""At-most-once jobs when several things go wrong: what was found by reading."""
 
 import msgspec
 

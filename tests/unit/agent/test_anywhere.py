@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from distributed_grid.agent import asking, awaiting_elsewhere, finding, following, remote
-from distributed_grid.agent.elsewhere import Elsewhere
+from distributed_grid.agent.anywhere import Anywhere
 from distributed_grid.agent.remote import Remote
 from distributed_grid.errors import Ambiguous, MeshUnreachable, NotFound
 from distributed_grid.model.ids import NodeId
@@ -438,7 +438,7 @@ class NoMesh:
 async def test_in_no_mesh_every_operation_is_the_agents_own():
     agent = CannedAgent(a_view("build"))
     agent.write("build", b"words")
-    grid = Elsewhere(agent, Remote(None, NoMesh(), user="ada"), clock_s=lambda: 0)
+    grid = Anywhere(agent, Remote(None, NoMesh(), user="ada"), clock_s=lambda: 0)
     across = grid.across
 
     assert (await grid.job("build")).name == "build"

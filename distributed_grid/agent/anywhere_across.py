@@ -50,7 +50,7 @@ class Jobs(Protocol):
         ...
 
 
-class AcrossElsewhere:
+class AcrossAnywhere:
     """`AcrossOperations` over a whole mesh, around those of its own agent."""
 
     def __init__(self, own: Operations, remote: Remote, jobs: Jobs) -> None:

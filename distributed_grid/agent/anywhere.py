@@ -1,8 +1,8 @@
 """The operations of one agent, for jobs wherever they are: any node answers for any job.
 
-Lives here: `Elsewhere`, which asks the node that knows. Never here: who that is (`finding`), how it
+Lives here: `Anywhere`, which asks the node that knows. Never here: who that is (`finding`), how it
 is asked (`remote`), waiting (`awaiting_elsewhere`), reading output (`following`), nodes and what
-else goes across (`elsewhere_across`).
+else goes across (`anywhere_across`).
 Invariant: in no mesh every operation is the agent's own, at the cost of one look; what this node
 looks after itself is never asked elsewhere.
 """
@@ -15,8 +15,8 @@ from typing import Final
 import msgspec
 
 from distributed_grid.agent import MapOperations, Operations
+from distributed_grid.agent.anywhere_across import AcrossAnywhere
 from distributed_grid.agent.awaiting_elsewhere import Awaiting
-from distributed_grid.agent.elsewhere_across import AcrossElsewhere
 from distributed_grid.agent.finding import Finding, Known, merged, moved
 from distributed_grid.agent.following import Following
 from distributed_grid.agent.own_only import OwnOnly
@@ -33,7 +33,7 @@ READYING_S: Final = 1.0  # and does not wait for it.
 MEETING_LOOKS, MEETING_S = 40, 0.05  # Two seconds, as long as a job is looked for elsewhere.
 
 
-class Elsewhere(OwnOnly):
+class Anywhere(OwnOnly):
     """`Operations` over a whole mesh, around those of its own agent."""
 
     def __init__(
@@ -51,7 +51,7 @@ class Elsewhere(OwnOnly):
         self._finding = Finding(remote, clock_s=clock_s)
         self._following = Following(own, remote, self.locate, clock_s=clock_s)
         self._awaiting = Awaiting(own, remote, self.locate, clock_s=clock_s)
-        self._across = AcrossElsewhere(own, remote, self)
+        self._across = AcrossAnywhere(own, remote, self)
 
     @property
     def maps(self) -> MapOperations:
@@ -215,7 +215,7 @@ class Elsewhere(OwnOnly):
         return self._following.read(word, stream=stream, index=index, follow=follow, offset=offset)
 
     @property
-    def across(self) -> AcrossElsewhere:
+    def across(self) -> AcrossAnywhere:
         """Jobs and nodes across the mesh."""
         return self._across
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from distributed_grid.agent import asking, elsewhere
+from distributed_grid.agent import anywhere, asking
 from distributed_grid.errors import NotFound
 from distributed_grid.model.transit import Transit
 from distributed_grid.wire.across_api import BringOutputs
 from tests.agent_stand_in import a_view, an_attempt
 from tests.questions_lab import Town
-from tests.unit.agent.test_elsewhere import NO_FILTER, questions
+from tests.unit.agent.test_anywhere import NO_FILTER, questions
 
 UNPACKING = Transit(doing="unpacking", node="attic", files=3)
 SENDING = Transit(doing="receiving", node="attic", bytes_done=1, bytes_total=2)
@@ -48,7 +48,7 @@ async def test_what_the_home_knows_itself_is_not_asked_for():
 
 
 async def test_who_does_not_know_it_or_does_not_answer_is_not_waited_for(monkeypatch):
-    monkeypatch.setattr(elsewhere, "READYING_S", 0.05)
+    monkeypatch.setattr(anywhere, "READYING_S", 0.05)
     monkeypatch.setattr(asking, "LINK_S", 600)
     town = Town("desk", "attic")
     view = made_ready(town)
