@@ -1,7 +1,6 @@
 """What nodes say to each other about jobs that must never run twice at once, on the job lane.
 
-Lives here: the register that voters (called guardians here) keep of such a job, their votes, the
-leases they renew.
+Lives here: the register that voters keep of such a job, their votes, the leases they renew.
 Never here: asking for room, starting, reporting, which all jobs share (`across`).
 Invariant: everything may be said twice, and arrive late or never: an answer repeats the number of
 its question, drawn by lot, so that nobody takes an answer to an earlier life for its own.
@@ -31,7 +30,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """Who votes on a job, and which attempt may run."""
 
     version: Fence = Fence()  # Of the write.
-    guardians: tuple[Member, ...] = ()
+    voters: tuple[Member, ...] = msgspec.field(default=(), name="guardians")  # As it was called.
     next: tuple[Member, ...] = ()  # While the set changes: those who will be.
     attempt: Fence = Fence()  # Under which the attempt runs: the write that named or adopted it.
     lease: str = ""  # The attempt's id. Empty: none was named yet, or none may run any more.
@@ -40,7 +39,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def sets(self) -> Sets:
         """Of each of these a majority is needed, for anything."""
-        return (self.guardians, self.next) if self.next else (self.guardians,)
+        return (self.voters, self.next) if self.next else (self.voters,)
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,7 +125,7 @@ class Renewal(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RenewLeases(msgspec.Struct, frozen=True, kw_only=True, tag="vote-renew"):
-    """All attempts here that you are a guardian of."""
+    """All attempts here that you are a voter of."""
 
     life: int  # Of the asker: another at every start.
     sent_us: int  # On the asker's clock, read before this was sent.

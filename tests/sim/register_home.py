@@ -60,12 +60,12 @@ class Home:
     def submit(self, job: JobId) -> None:
         world = self.host.world
         known = self._members()
-        guardians = first_set(self.host.register.voter.me, known, world.mood.size)
-        new = Written(standing=Standing(guardians=guardians), value=b"new")
+        voters = first_set(self.host.register.voter.me, known, world.mood.size)
+        new = Written(standing=Standing(voters=voters), value=b"new")
         self.host.do(self.writer.take_over(job, new, self.host.boot_us()))
 
     def written(self, job: JobId) -> Written | None:
-        """The newest that this node holds, as guardian or as coordinator."""
+        """The newest that this node holds, as voter or as coordinator."""
         held = [self.host.register.voter.written(job)]
         if HOME + job in self.host.disk:
             held.append(_decode(self.host.disk[HOME + job]))
@@ -160,7 +160,7 @@ class Home:
             self._say(job, errand)
         chair = self.writer.chair(job)
         effects = _effects()
-        guardians = chair.written.standing.guardians
+        voters = chair.written.standing.voters
         known = self._members()
         if world.happens("set_change", self.host):
             some = rng.sample(known, len(known))
@@ -169,11 +169,11 @@ class Home:
         else:
             gone = {
                 member
-                for member in guardians
+                for member in voters
                 if self._silent_us(member.node) > GONE_US
                 or self.host.register.voter.stores.get(member.node, member.store) != member.store
             } - {self.host.register.voter.me}
-            due = due_set(guardians, known, gone, 3)
+            due = due_set(voters, known, gone, 3)
             if due and not chair.written.standing.next:
                 chair.change_set(due, now_us, effects)
         self.host.do(effects)
@@ -218,7 +218,7 @@ class Home:
         return self._silent_us(node) <= DEAD_US
 
     def _members(self) -> list[Member]:
-        """Who could be a guardian, in an order of this node's own."""
+        """Who could be a voter, in an order of this node's own."""
         voter = self.host.register.voter
         known = [Member(name, store) for name, store in voter.stores.items()]
         alive = [one for one in known if self._is_alive(one.node) and one.node != voter.me.node]

@@ -32,7 +32,7 @@ from tests.unit.across.register_lab import JOB, RegisterLab
 
 
 def forgetful(disk: Callable[[Scene], dict[str, bytes]], *, is_remembered: bool = True) -> Scene:
-    """A guardian promises to one, starts again, and is asked to vote for another."""
+    """A voter promises to one, starts again, and is asked to vote for another."""
     scene = Scene()
     scene.attempt("l1", X)
     scene.ended("l1")
@@ -56,22 +56,22 @@ def forgetful(disk: Callable[[Scene], dict[str, bytes]], *, is_remembered: bool 
 
 
 def promise_and_crash() -> None:
-    """A guardian crashes after its promise."""
+    """A voter crashes after its promise."""
     forgetful(lambda _: {})
 
 
 def promise_and_amnesia() -> None:
-    """A guardian loses its disk after its promise."""
+    """A voter loses its disk after its promise."""
     forgetful(lambda _: {"other": b""})
 
 
 def promise_and_old_disk() -> None:
-    """A guardian promises, nobody else hears that it has, and it gets the disk from before."""
+    """A voter promises, nobody else hears that it has, and it gets the disk from before."""
     forgetful(lambda scene: dict(scene.disks[A]), is_remembered=False)
 
 
 def renewal_and_old_disk() -> None:
-    """A guardian accepts the next attempt, and then has the disk from before that."""
+    """A voter accepts the next attempt, and then has the disk from before that."""
     scene = Scene()
     scene.attempt("l1", X)
     old = dict(scene.disks[A])
@@ -89,7 +89,7 @@ def renewal_and_old_disk() -> None:
 
 
 def coordinator_alone() -> None:
-    """The coordinator is a guardian; it and the executor are cut off from the others."""
+    """The coordinator is a voter; it and the executor are cut off from the others."""
     scene = Scene()
     scene.ask(A)
     scene.deliver()
@@ -125,7 +125,7 @@ def two_at_once() -> None:
 
 
 def unrecorded_start() -> None:
-    """A coordinator names an attempt, no guardian hears it, and the coordinator dies."""
+    """A coordinator names an attempt, no voter hears it, and the coordinator dies."""
     scene = Scene()
     scene.attempt("l1", X)
     scene.ended("l1")
@@ -167,7 +167,7 @@ def late_record() -> None:
 
 
 def late_answers() -> None:
-    """The answers of the guardians reach an executor after eight seconds."""
+    """The answers of the voters reach an executor after eight seconds."""
     scene = Scene()
     scene.attempt("l1", X)
     scene.pass_time(2_500_000)
@@ -206,7 +206,7 @@ def unlike_clocks() -> None:
 
 
 def vote_and_crash() -> None:
-    """A guardian accepts the name of an attempt, and starts again."""
+    """A voter accepts the name of an attempt, and starts again."""
     scene = Scene()
     scene.attempt("l1", X)
     scene.ended("l1")
@@ -260,7 +260,7 @@ def old_record() -> None:
 
 
 def old_question() -> None:
-    """A guardian hears again what a former coordinator asked when it began."""
+    """A voter hears again what a former coordinator asked when it began."""
     scene = Scene()
     scene.attempt("l1", X)
     scene.ended("l1")

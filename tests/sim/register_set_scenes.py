@@ -1,4 +1,4 @@
-"""Scripts of at-most-once jobs whose guardians change: who has heard of it, and who has not.
+"""Scripts of at-most-once jobs whose voters change: who has heard of it, and who has not.
 
 Lives here: one function for each scene. Never here: what is checked (`register_stage`).
 
@@ -64,7 +64,7 @@ def settled_by_one(scene: Scene) -> None:
 
 
 def half_a_change() -> None:
-    """One guardian hears of the new set, then the coordinator dies; two take over, apart."""
+    """One voter hears of the new set, then the coordinator dies; two take over, apart."""
     scene = Scene()
     scene.attempt("l1", X)
     scene.ended("l1")
@@ -174,7 +174,7 @@ def accepted_by_the_old() -> None:
     begin_change(scene)
     scene.away = {C, D, E}
     scene.deliver()
-    voters = scene.nodes[P].writer.chair(JOB).written.standing.guardians
+    voters = scene.nodes[P].writer.chair(JOB).written.standing.voters
     scene.away = {P, A, B} - {voter.node for voter in voters}
     scene.ask(Q, held_by(scene, C))
     scene.deliver()

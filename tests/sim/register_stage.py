@@ -43,7 +43,7 @@ class Scene(RegisterLab):
 
     def open(self, name: NodeId) -> None:
         writer = self.nodes[name].writer
-        new = Written(standing=Standing(guardians=self.first), value=b"new")
+        new = Written(standing=Standing(voters=self.first), value=b"new")
         self.do(name, writer.take_over(JOB, new, self.now_us))
         self.ask_of_p = self.post[0][2].ask
         self.deliver()
@@ -99,7 +99,7 @@ class Scene(RegisterLab):
             self.do(by, effects)
 
     def start(self, by: NodeId = P) -> None:
-        """Whatever may start is told so, and asks the guardians."""
+        """Whatever may start is told so, and asks the voters."""
         for may_start in self.take(by, MayStart):
             standing = may_start.standing
             leases = self.nodes[standing.node].leases

@@ -5,7 +5,7 @@
 Lives here: time, the network, the faults, the rule that is checked, one run from its seed. Never
 here: machines (`register_host`), what coordinators want (`register_home`).
 Invariant: never two live processes of one job, up to one tick after a wake; and after healing every
-acknowledged job ends well, unless a majority of its guardians can never vote again.
+acknowledged job ends well, unless a majority of its voters can never vote again.
 """
 
 import argparse
@@ -194,7 +194,7 @@ class World:
                 self._sets.update(written.standing.sets)
 
     def is_hopeless(self, job: JobId) -> bool:
-        """Whether so many guardians lost their stores that no majority can vote."""
+        """Whether so many voters lost their stores that no majority can vote."""
         held = [host.home.written(job) for host in self.hosts.values()]
         newest = max(filter(None, held), key=lambda one: one.standing.version)
         return any(

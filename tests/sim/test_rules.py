@@ -13,7 +13,7 @@ pytestmark = pytest.mark.unmeasured
 
 # The rules of docs/internals/protocols.md on at-most-once jobs -> mutants that break them.
 RULES = {
-    "a guardian promises only above what it has promised": "a promise is given to anybody",
+    "a voter promises only above what it has promised": "a promise is given to anybody",
     "a promise is durable before it is told": "a promise is not durable",
     "a promise tells what was accepted": "a promise tells nothing of what was accepted",
     "a promise is kept by later writes": "a promise is not kept by writes",
@@ -23,12 +23,12 @@ RULES = {
     "what is accepted is durable": "what is accepted is not durable",
     "epochs have a node in them": "epochs are numbers without a node",
     "an attempt is named before its start": "an attempt starts before it is recorded",
-    "the executor renews with the guardians": "a lease is renewed with the coordinator only",
-    "a guardian renews no replaced attempt": "a replaced attempt is renewed",
-    "a process starts after a majority has renewed": "one guardian is enough for a lease",
+    "the executor renews with the voters": "a lease is renewed with the coordinator only",
+    "a voter renews no replaced attempt": "a replaced attempt is renewed",
+    "a process starts after a majority has renewed": "one voter is enough for a lease",
     "a lease counts from when it was asked for": "a lease is counted from the answer",
     "a lease is renewed while it runs": "a lease is never renewed",
-    "only guardians end a lease": "the coordinator declares a lease over",
+    "only voters end a lease": "the coordinator declares a lease over",
     "the next attempt waits for the lease": "nobody waits after the next attempt is recorded",
     "only who has run proves an end": "who never ran proves the end of others",
     "all that is doubtful is waited for": "an unended attempt is forgotten by the next",
@@ -53,8 +53,8 @@ RULES = {
     ),
     "a candidate follows a newer set": "a candidate stays with the set that it knew",
     "who is lost is replaced": "a voter that is lost has no successor",
-    "a new store is a new member": "a guardian that has lost its disk votes",
-    "an old disk does not vote": "a guardian with an old disk votes",
+    "a new store is a new member": "a voter that has lost its disk votes",
+    "an old disk does not vote": "a voter with an old disk votes",
     "a vote is remembered by others first": "a vote is told before anybody remembers it",
     "clocks go on in sleep": "clocks stand still in a sleep",
     "clocks may drift": "nobody allows for clocks that drift",
@@ -64,7 +64,7 @@ IMPLIED = {
     # A coordinator counts its wait from its first write, which gives what runs a fence of its own
     # epoch; every majority that could renew after that, in whichever set, has one who has accepted
     # that write or a later one, and so refuses the older fence, whatever it has promised.
-    "a guardian renews only if the fence's epoch is not below what it has promised": (
+    "a voter renews only if the fence's epoch is not below what it has promised": (
         "across.register_voter:Voter._may_go_on",
         "renewal.fence.epoch >= promised and ",
     ),
@@ -106,7 +106,7 @@ def test_no_scene_needs_a_rule_that_is_implied(rule):
 
 
 def is_renewed_below_a_promise() -> bool:
-    """Whether an attempt goes on whose guardians have promised a higher epoch to somebody."""
+    """Whether an attempt goes on whose voters have promised a higher epoch to somebody."""
     scene = Scene()
     scene.attempt("l1", X)
     granted = scene.until_us["l1"]

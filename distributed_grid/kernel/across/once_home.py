@@ -140,8 +140,8 @@ class OnceHome:
             return
         self.jobs[job.spec.id] = None
         if job.votes is None:
-            guardians = first_set(self._voter.me, self._ranked(job), job.spec.voters)
-            job.votes = Standing(guardians=guardians)
+            voters = first_set(self._voter.me, self._ranked(job), job.spec.voters)
+            job.votes = Standing(voters=voters)
         if any(self._is_unleased(attempt) for attempt in job.live_attempts):
             self._guarding.holders.held_back.add(job.spec.id)
 
@@ -347,8 +347,8 @@ class OnceHome:
         if is_early or standing.next or job.has_ended:
             return
         self._looked_us[job_id] = step.now_us + SETS_US
-        gone = {member for member in standing.guardians if self._is_gone(member, step.now_ms)}
-        due = due_set(standing.guardians, self._ranked(job), gone, job.spec.voters)
+        gone = {member for member in standing.voters if self._is_gone(member, step.now_ms)}
+        due = due_set(standing.voters, self._ranked(job), gone, job.spec.voters)
         if due is not None:
             chair.change_set(due, step.now_us, step.effects)
 
@@ -475,11 +475,11 @@ class OnceHome:
         job = self._coordinator.jobs.get(job_id)
         if job is None or job.has_ended or job.votes is None or self.is_cleared(job_id):
             return Effects()
-        guardians = first_set(self._voter.me, self._ranked(job), job.spec.voters)
+        voters = first_set(self._voter.me, self._ranked(job), job.spec.voters)
         newest = self._newest(job)
         known = max(self._voter.promised(job_id), newest.standing.version.epoch)
         seen = Epoch(known.counter + LEAP, self._me)
-        return self._writer.force(job_id, guardians, newest, now_us, seen=seen)
+        return self._writer.force(job_id, voters, newest, now_us, seen=seen)
 
 
 def _has_told_its_end(attempt: Attempt) -> bool:

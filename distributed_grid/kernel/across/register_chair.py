@@ -111,7 +111,7 @@ class Chair:
             self._go_on(now_us, effects)
 
     def change_set(self, members: tuple[Member, ...], now_us: int, effects: Effects) -> None:
-        """Let these be the guardians."""
+        """Let these be the voters."""
         assert len(members) in SIZES, "two or four are no safer than one or three"
         self._members = members
         self._go_on(now_us, effects)
@@ -204,7 +204,7 @@ class Chair:
             return
         standing, value = self.written.standing, self.written.value
         if standing.next:
-            settled = msgspec.structs.replace(standing, guardians=standing.next, next=())
+            settled = msgspec.structs.replace(standing, voters=standing.next, next=())
             self._write(settled, value, now_us, effects)
         elif self._named is not None:
             node, lease = self._named
@@ -218,7 +218,7 @@ class Chair:
             self._write(named, self._take_value(), now_us, effects, is_fencing=True)
         elif self._value is not None:
             self._write(standing, self._take_value(), now_us, effects)
-        elif self._members is not None and self._members != standing.guardians:
+        elif self._members is not None and self._members != standing.voters:
             joint = msgspec.structs.replace(standing, next=self._members)
             self._write(joint, value, now_us, effects)
 
@@ -266,7 +266,7 @@ class Chair:
         if is_new_fence and self._is_asked_for:
             self._start_us = now_us + WAIT_US
             self._let_start(effects)
-        if self._members == written.standing.guardians:
+        if self._members == written.standing.voters:
             self._members = None
         self._go_on(now_us, effects)
 

@@ -1,6 +1,6 @@
 """The leases of at-most-once attempts that run, or are to run, on this node.
 
-Lives here: renewing them with the guardians, and how long each lasts. Never here: starting and
+Lives here: renewing them with the voters, and how long each lasts. Never here: starting and
 ending processes: the keeper holds the deadline, and this only moves it.
 Invariant: a lease ends 0.95 TTL after the moment before a question was sent that majorities of all
 sets answered with yes; no process starts before, and the clock goes on while the machine sleeps.
@@ -65,7 +65,7 @@ class Tenure:
         self.rounds: dict[int, set[Member]] = {}  # By when they were sent: who said yes.
 
     def renewal(self) -> Renewal:
-        """What a guardian is asked."""
+        """What a voter is asked."""
         return Renewal(self.job, self.lease, self.fence, self.standing.version)
 
     def asked(self, now_us: int) -> None:
@@ -76,7 +76,7 @@ class Tenure:
         self.due_us = now_us + AGAIN_US
 
     def granted(self, member: Member, sent_us: int, now_us: int) -> bool:
-        """A guardian said yes to a question; whether the lease is longer now, and not yet over."""
+        """A voter said yes to a question; whether the lease is longer now, and not yet over."""
         if sent_us not in self.rounds:
             return False
         self.rounds[sent_us].add(member)
@@ -90,7 +90,7 @@ class Tenure:
         return True
 
     def learn(self, standing: Standing, now_us: int) -> None:
-        """A guardian knows a newer standing: other sets, or a new fence for this attempt."""
+        """A voter knows a newer standing: other sets, or a new fence for this attempt."""
         if standing.version > self.standing.version:
             self.standing = standing
             self.due_us = now_us
@@ -146,7 +146,7 @@ class Leases:
         return Effects(save={LEASE + lease: None})
 
     def hear(self, sender: NodeId, message: RegisterMessage, now_us: int) -> Effects:
-        """What a guardian answers."""
+        """What a voter answers."""
         effects = Effects()
         if not isinstance(message, LeasesRenewed) or message.life != self._life:
             return effects

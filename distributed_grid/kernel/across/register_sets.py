@@ -62,7 +62,7 @@ def first_set(submitter: Member, ranked: Sequence[Member], size: int) -> tuple[M
 
 
 def due_set(
-    guardians: tuple[Member, ...],
+    voters: tuple[Member, ...],
     ranked: Sequence[Member],
     gone: Container[Member],
     size: int,
@@ -72,10 +72,10 @@ def due_set(
     It should not when it is smaller than wanted, or when one of it has left, has a new store, or
     has been dead for long (`gone`). Who is still there stays; others come in by rank.
     """
-    kept = [member for member in guardians if member not in gone]
+    kept = [member for member in voters if member not in gone]
     newcomers = [member for member in ranked if member not in kept and member not in gone]
     count = _size(len(kept) + len(newcomers), size)
-    if count < len(guardians) or (len(kept) == len(guardians) and count == len(guardians)):
+    if count < len(voters) or (len(kept) == len(voters) and count == len(voters)):
         return None
     return tuple((kept + newcomers)[:count])
 

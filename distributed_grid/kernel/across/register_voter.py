@@ -1,4 +1,4 @@
-"""A guardian of at-most-once jobs: promises, what it accepted, leases it renews.
+"""A voter on at-most-once jobs: promises, what it accepted, leases it renews.
 
 Lives here: one node's votes. Never here: counting them (`register_candidate`, `register_chair`,
 `register_lease`), the disk.
@@ -160,7 +160,7 @@ class Voter:
         return Effects(save={JOB + job: None})
 
     def hear(self, sender: NodeId, message: RegisterMessage, now_us: int) -> Effects:
-        """What a coordinator, an executor or another guardian says."""
+        """What a coordinator, an executor or another voter says."""
         effects = Effects()
         match message:
             case Prepare():
@@ -280,7 +280,7 @@ class Voter:
 
     def _may_go_on(self, renewal: Renewal, promised: Epoch, standing: Standing) -> bool:
         if self.me not in members_of(standing.sets):
-            return False  # It was a guardian once.
+            return False  # It was a voter once.
         return renewal.fence.epoch >= promised and renewal.fence >= standing.attempt
 
     # The store

@@ -62,21 +62,21 @@ class Writer:
         """Win a job anew, as one of its voters obeys another; forced, unless that is done."""
         job, written = chair.job, chair.written
         if chair.is_forced and not chair.is_ruling:
-            return self.force(job, written.standing.guardians, written, now_us, seen=by)
+            return self.force(job, written.standing.voters, written, now_us, seen=by)
         return self.take_over(job, written, now_us, seen=by)
 
     def force(
         self,
         job: JobId,
-        guardians: tuple[Member, ...],
+        voters: tuple[Member, ...],
         written: Written,
         now_us: int,
         *,
         seen: Epoch = NEVER,
     ) -> Effects:
-        """Go on without the old guardians, as a person has decided: it may run twice."""
+        """Go on without the old voters, as a person has decided: it may run twice."""
         candidate = Candidate(
-            self._node, job, (guardians,), self._chance,
+            self._node, job, (voters,), self._chance,
             written=written, seen=seen, is_forced=True,
         )  # fmt: skip
         return self._run_for(candidate, now_us)
@@ -94,7 +94,7 @@ class Writer:
         self._chairs.pop(job, None)
 
     def hear(self, sender: NodeId, message: RegisterMessage, now_us: int) -> Effects:
-        """What guardians answer."""
+        """What voters answer."""
         effects = Effects()
         match message:
             case Promised(job=job):
@@ -116,7 +116,7 @@ class Writer:
                     if chair.is_deposed:
                         self.drop(job)
             case _:
-                pass  # For guardians and executors.
+                pass  # For voters and executors.
         return effects
 
     def tick(self, now_us: int) -> Effects:
@@ -140,8 +140,8 @@ class Writer:
         del self._candidates[job]
         written = candidate.written
         if written.standing.sets != candidate.sets:  # Forced.
-            (guardians,) = candidate.sets
-            standing = msgspec.structs.replace(written.standing, guardians=guardians, next=())
+            (voters,) = candidate.sets
+            standing = msgspec.structs.replace(written.standing, voters=voters, next=())
             written = msgspec.structs.replace(written, standing=standing)
         chair = self._chairs[job] = Chair(
             job, candidate.epoch, candidate.ask, written, is_forced=candidate.is_forced

@@ -56,9 +56,7 @@ def _is_named(node: NodeId, record: JobRecord) -> bool:
 def _votes(node: NodeId, *records: JobRecord | None) -> bool:
     """Whether it votes on the job by one of these: it may know an end that no holder knows."""
     told = [standing_of(record.standing).votes for record in records if record is not None]
-    return any(
-        one.node == node for votes in told if votes for one in (*votes.guardians, *votes.next)
-    )
+    return any(one.node == node for votes in told if votes for one in (*votes.voters, *votes.next))
 
 
 def _speaks_for(peer: Peer, record: JobRecord) -> bool:

@@ -33,9 +33,7 @@ def fence(counter: int, node: str = "a", seq: int = 1) -> Fence:
 
 
 def a_written(version: Fence, names: str = "abc", value: bytes = b"", **fields: object) -> Written:
-    return Written(
-        standing=Standing(version=version, guardians=members(names), **fields), value=value
-    )
+    return Written(standing=Standing(version=version, voters=members(names), **fields), value=value)
 
 
 class RegisterLab:
@@ -115,7 +113,7 @@ class RegisterLab:
     def open(self, name: NodeId = A, names: str = "abc", value: bytes = b"new") -> None:
         """A new job, with its first write accepted."""
         writer = self.nodes[name].writer
-        new = Written(standing=Standing(guardians=members(names)), value=value)
+        new = Written(standing=Standing(voters=members(names)), value=value)
         self.do(name, writer.take_over(JOB, new, self.now_us))
         self.deliver()
 

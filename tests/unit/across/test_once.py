@@ -186,7 +186,7 @@ def test_of_five_voters_any_two_may_be_lost():
     room, job = OnceRoom(5), once(voters=5)
     room[0].submit(job)
     room.settle()
-    assert len(room[0].job(job).votes.guardians) == 5
+    assert len(room[0].job(job).votes.voters) == 5
     keepers = [room.by_id(node) for node in room[0].job(job).guardians]
     room.kill(room[0])
     room.kill(keepers[-1])
@@ -202,7 +202,7 @@ def test_with_fewer_than_five_machines_three_vote():
     room[0].submit(job)
     room.settle()
 
-    assert len(room[0].job(job).votes.guardians) == 3
+    assert len(room[0].job(job).votes.voters) == 3
 
 
 def test_whose_disk_is_full_does_not_vote_until_there_is_room():
@@ -212,7 +212,7 @@ def test_whose_disk_is_full_does_not_vote_until_there_is_room():
     room.look()
     room[0].submit(job)
     room.settle()
-    voters = {member.node for member in room[0].job(job).votes.guardians}
+    voters = {member.node for member in room[0].job(job).votes.voters}
     assert len(voters) == 3
     assert full.me not in voters
 
@@ -221,10 +221,10 @@ def test_whose_disk_is_full_does_not_vote_until_there_is_room():
     alone = once("alone")
     room[0].submit(alone)
     room.settle()
-    assert [member.node for member in room[0].job(alone).votes.guardians] == [room[0].me]
+    assert [member.node for member in room[0].job(alone).votes.voters] == [room[0].me]
     room[1].peer = full.peer = {}
     room.look()
-    room.until(lambda: len(room[0].job(alone).votes.guardians) == 3, 30_000)
+    room.until(lambda: len(room[0].job(alone).votes.voters) == 3, 30_000)
 
 
 def test_nobody_stands_in_a_row_with_one_that_may_have_to_wait_for_votes():
@@ -263,7 +263,7 @@ def test_of_two_nodes_the_submitter_alone_votes_and_the_other_waits_for_it_or_a_
     room.settle()
     assert room.votes(job) == ["node-1"]
     record = room[1].node.across.guarding.find(job.id)
-    assert [one.node for one in standing_of(record.standing).votes.guardians] == [room[0].me]
+    assert [one.node for one in standing_of(record.standing).votes.voters] == [room[0].me]
 
     room.kill(room[0])
     room.until(lambda: job.id in room[1].node.coordinator.jobs)

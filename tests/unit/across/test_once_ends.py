@@ -280,7 +280,7 @@ def test_a_voter_that_holds_no_copy_is_heard_when_it_says_that_a_job_is_over():
     room.settle()
     voter = next(
         room.by_id(one.node)
-        for one in home.job(job).votes.guardians
+        for one in home.job(job).votes.voters
         if one.node not in (home.me, first)
     )
     assert voter.me not in home.job(job).guardians

@@ -20,7 +20,7 @@ from tests.unit.across.test_once_troubles import emptied
 def only_votes(room: OnceRoom, home, job):
     """One that has a vote on a job and no copy of it."""
     holders = (home.me, *home.job(job).guardians)
-    voters = [member.node for member in home.job(job).votes.guardians]
+    voters = [member.node for member in home.job(job).votes.voters]
     return room.by_id(next(node for node in voters if node not in holders))
 
 

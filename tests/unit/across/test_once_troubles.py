@@ -233,12 +233,12 @@ def test_more_vote_as_soon_as_there_are_more():
     room.look()
     room[0].submit(job)
     room.settle()
-    assert len(room[0].job(job).votes.guardians) == 1
+    assert len(room[0].job(job).votes.voters) == 1
 
     room.revive(room[2])
     room.pass_time(8_000)
     votes = room[0].job(job).votes
-    assert [one.node for one in votes.guardians] == [node.me for node in room.nodes]
+    assert [one.node for one in votes.voters] == [node.me for node in room.nodes]
     assert votes.next == ()
     assert room.votes(job) == ["node-1", "node-2", "node-3"]
 
@@ -249,14 +249,14 @@ def test_a_voter_that_has_lost_its_votes_is_replaced_by_its_new_self(who):
     fill(room[0])
     room[0].submit(job)
     room.settle()
-    before = room[0].job(job).votes.guardians
+    before = room[0].job(job).votes.voters
     node = room[who]
     node.saved_meta = {key: body for key, body in node.saved_meta.items() if "vote/" not in key}
     node.start_agent()
     room.look()
-    room.until(lambda: set(room[0].job(job).votes.guardians) != set(before))
+    room.until(lambda: set(room[0].job(job).votes.voters) != set(before))
 
-    after = room[0].job(job).votes.guardians
+    after = room[0].job(job).votes.voters
     assert {one.node for one in after} == {one.node for one in before}
     assert len(set(after) & set(before)) == 2
 

@@ -85,7 +85,7 @@ def test_a_person_s_word_does_not_put_an_older_record_over_one_that_a_voter_hold
     lab.deliver()
 
     (ruling,) = lab.take(A, Ruling)[-1:]
-    assert ruling.written.standing.guardians == members("acd")
+    assert ruling.written.standing.voters == members("acd")
     assert (ruling.written.standing.lease, ruling.written.value) == ("l1", b"l1")
     assert lab.values((A, C, D)) == [b"l1"] * 3
 
@@ -315,7 +315,7 @@ def test_a_forced_home_whose_first_write_is_refused_stays_with_those_who_were_ch
 
     (ruling,) = lab.take(A, Ruling)
     assert ruling.epoch == Epoch(8, A)
-    assert ruling.written.standing.guardians == members("ade")
+    assert ruling.written.standing.voters == members("ade")
     assert (ruling.written.standing.lease, ruling.written.value) == ("l1", b"l1")
     assert lab.chair(A).is_forced
     lab.do(A, writer.bid_above(Epoch(9, E), lab.chair(A), lab.now_us))
@@ -332,13 +332,13 @@ def test_a_forced_job_runs_on_a_node_that_holds_what_the_lost_voters_decided():
     room[0].submit(job)
     room.settle()
     first = room[0].job(job).votes
-    lost = [room.by_id(one.node) for one in first.guardians if one.node != room[0].me]
+    lost = [room.by_id(one.node) for one in first.voters if one.node != room[0].me]
     host, other = (one for one in room.nodes[1:] if one not in lost)
     # A later set, which this home has not heard of: two of it are lost.
     voters = tuple(one.node.across.once.register.voter.me for one in (*lost, host))
     version = Fence(Epoch(5, lost[0].me), 4)
     later = msgspec.structs.replace(
-        first, version=version, guardians=voters, attempt=version, lease="old"
+        first, version=version, voters=voters, attempt=version, lease="old"
     )
     word = Accept(job=job.id, ask=1, sets=later.sets, written=Written(standing=later))
     hear(room, host, lost[0], word)

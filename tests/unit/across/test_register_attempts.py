@@ -73,7 +73,7 @@ def test_the_next_attempt_waits_a_ttl_after_its_name_is_durable():
     lab.name("l1", B)
     lab.away |= {B, C}
     lab.name("l2", C)
-    lab.pass_time(2 * WAIT_US)  # Nobody but the guardians ends a lease.
+    lab.pass_time(2 * WAIT_US)  # Nobody but the voters ends a lease.
     lab.away.clear()
     lab.nodes[A].writer.hurry(B)
     lab.pass_time(100_000)
@@ -211,8 +211,8 @@ def test_a_set_changes_in_two_steps_each_with_both_majorities():
     lab.deliver(only=(Accept, Accepted, *ASIDE))
 
     first, second = (one.written.standing for one in lab.take(A, Stored))
-    assert (first.guardians, first.next) == (members("abc"), members("cde"))
-    assert (second.guardians, second.next) == (members("cde"), ())
+    assert (first.voters, first.next) == (members("abc"), members("cde"))
+    assert (second.voters, second.next) == (members("cde"), ())
     assert lab.nodes[D].voter.written(JOB).standing == second
 
 
@@ -233,7 +233,7 @@ def test_without_both_majorities_the_set_stays(away):
     lab.away.clear()
     lab.pass_time(AGAIN_US)
 
-    assert lab.chair(A).written.standing.guardians == members("cde")
+    assert lab.chair(A).written.standing.voters == members("cde")
 
 
 def test_a_set_that_is_as_wished_is_not_written():
@@ -267,5 +267,5 @@ def test_an_attempt_that_is_named_during_a_change_comes_after_it():
     change(lab, "cde")
     lab.name("l1", B)
 
-    assert lab.chair(A).written.standing.guardians == members("cde")
+    assert lab.chair(A).written.standing.voters == members("cde")
     assert let(lab) == ["l1"]

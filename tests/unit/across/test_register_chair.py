@@ -33,7 +33,7 @@ class Desk:
 
 
 def standing(**what) -> Standing:
-    return Standing(guardians=(VOTER,), **what)
+    return Standing(voters=(VOTER,), **what)
 
 
 def named() -> Desk:

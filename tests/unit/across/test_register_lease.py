@@ -35,7 +35,7 @@ NOW_US = 10**9
 
 def a_standing(names: str = "abc", lease: str = "l1", at=(1, "a", 2), **fields) -> Standing:
     given = {"version": fence(*at), "attempt": fence(*at), "node": D, **fields}
-    return Standing(guardians=members(names), lease=lease, **given)
+    return Standing(voters=members(names), lease=lease, **given)
 
 
 def leases(**standing) -> tuple[Leases, Effects]:
@@ -67,7 +67,7 @@ def test_the_margins_hold_for_clocks_that_are_off_by_two_percent_and_a_late_look
     assert fastest_us == TTL_US
 
 
-def test_all_guardians_are_asked_and_the_process_starts_when_a_majority_has_renewed():
+def test_all_voters_are_asked_and_the_process_starts_when_a_majority_has_renewed():
     one, effects = leases()
     wish = Renewal(JOB, "l1", fence(1, "a", 2), fence(1, "a", 2))
     question = RenewLeases(life=7, sent_us=NOW_US, renewals=(wish,))
@@ -100,7 +100,7 @@ def test_answers_that_took_longer_than_the_lease_start_nothing():
     "answers",
     [
         (yes("a"), yes("a")),  # The same twice.
-        (yes("a"), yes("d")),  # Not a guardian.
+        (yes("a"), yes("d")),  # Not a voter.
         (yes("a"), yes("b", store="new")),  # Nor is who has lost its disk.
         (yes("a"), yes("b", NOW_US - 1)),  # To a question that was never asked.
         (yes("a"), yes("b", life=6)),  # In another life.
@@ -221,7 +221,7 @@ def test_what_is_over_is_not_renewed():
     assert hear(one, no("a", a_standing()), yes("b")) == Effects()
 
 
-def test_all_leases_go_to_a_guardian_in_one_message(monkeypatch):
+def test_all_leases_go_to_a_voter_in_one_message(monkeypatch):
     one, _ = leases(names="cab")
     for number in range(2, 6):
         one.begin(JobId(f"job{number}"), a_standing("a", lease=f"l{number}"), NOW_US)

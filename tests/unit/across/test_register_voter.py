@@ -118,7 +118,7 @@ def test_who_is_no_member_has_no_vote_and_tells_what_it_holds():
     assert voter.hear(X, an_accept(fence(9), sets=nobody), NOW_US) == Effects()
 
 
-def test_a_guardian_with_too_many_jobs_takes_no_more(monkeypatch):
+def test_a_voter_with_too_many_jobs_takes_no_more(monkeypatch):
     monkeypatch.setattr(register_voter, "JOBS_MAX", 1)
     voter, _ = a_voter()
     voter.hear(X, a_prepare(1), NOW_US)
@@ -225,7 +225,7 @@ def test_a_higher_fence_than_the_accepted_one_is_renewed():
     assert renewed(a_lessor(), (3, "a", 1)).renewed == ("l",)
 
 
-def test_who_was_a_guardian_once_renews_nothing_and_tells_who_is_now():
+def test_who_was_a_voter_once_renews_nothing_and_tells_who_is_now():
     voter = a_lessor()
     settled = an_accept(fence(2, "a", 6), sets=(members("a"), members("bcd")), names="bcd")
     voter.hear(X, settled, NOW_US)
@@ -236,10 +236,10 @@ def test_who_was_a_guardian_once_renews_nothing_and_tells_who_is_now():
     answer = renewed(voter, (9, "a", 9))
 
     assert answer.renewed == ()
-    assert answer.standings[0][1].guardians == members("bcd")
+    assert answer.standings[0][1].voters == members("bcd")
 
 
-def test_of_an_unknown_job_a_guardian_says_nothing():
+def test_of_an_unknown_job_a_voter_says_nothing():
     voter, _ = a_voter()
     assert renewed(voter, (9,)).renewed == ()
     voter.hear(X, a_prepare(1), NOW_US)
@@ -393,7 +393,7 @@ def test_who_votes_or_refuses_says_what_its_store_is_called(message):
     assert register.voter.stores == {A: "kept"}  # Of its own it knows best.
 
 
-def test_after_a_start_a_guardian_votes_once_a_majority_of_the_others_has_answered():
+def test_after_a_start_a_voter_votes_once_a_majority_of_the_others_has_answered():
     lab = RegisterLab()
     lab.open()
     lab.away.add(C)
@@ -417,7 +417,7 @@ def test_after_a_start_a_guardian_votes_once_a_majority_of_the_others_has_answer
     assert effects.save.keys() == {STORE, "vote/job/job"}
 
 
-def test_a_guardian_with_an_old_disk_begins_another_store_and_has_no_vote():
+def test_a_voter_with_an_old_disk_begins_another_store_and_has_no_vote():
     lab = RegisterLab()
     old = dict(lab.disks[A])
     lab.open()
@@ -444,7 +444,7 @@ def test_votes_on_other_jobs_do_not_hide_that_a_disk_is_old():
     lab.disks[A] = old
     lab.start(A)
     lab.meet_all(A)
-    other = Written(standing=Standing(guardians=members("abc")))
+    other = Written(standing=Standing(voters=members("abc")))
     lab.do(B, lab.nodes[B].writer.take_over(JobId("other"), other, lab.now_us))
     lab.deliver()
     for turn in range(4):
@@ -480,6 +480,6 @@ def test_an_answer_to_an_earlier_life_does_not_count():
     assert register.voter.answered == set()
 
 
-def test_what_is_not_for_a_guardian_does_nothing():
+def test_what_is_not_for_a_voter_does_nothing():
     voter, _ = a_voter()
     assert voter.hear(X, LeasesRenewed(life=1, sent_us=1, store="s"), NOW_US) == Effects()

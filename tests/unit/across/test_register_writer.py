@@ -227,7 +227,7 @@ def test_a_candidate_that_learns_of_a_newer_set_starts_again_with_it():
     lab.deliver()
 
     (ruling,) = lab.take(B, Ruling)
-    assert ruling.written.standing.guardians == members("cde")
+    assert ruling.written.standing.voters == members("cde")
     assert ruling.epoch.counter > 2
 
 
@@ -246,7 +246,7 @@ def test_a_refusal_may_tell_of_the_newer_set_too():
     assert candidate.epoch == Epoch(4, A)
 
 
-def test_a_forced_job_goes_on_with_new_guardians_whatever_the_old_ones_hold():
+def test_a_forced_job_goes_on_with_new_voters_whatever_the_old_ones_hold():
     lab = RegisterLab("abcde")
     lab.open()
     lab.name("l1", B)
@@ -256,7 +256,7 @@ def test_a_forced_job_goes_on_with_new_guardians_whatever_the_old_ones_hold():
     lab.deliver()
 
     (ruling,) = lab.take(A, Ruling)[-1:]
-    assert ruling.written.standing.guardians == members("ade")
+    assert ruling.written.standing.voters == members("ade")
     assert (ruling.written.standing.lease, ruling.written.value) == ("l1", b"l1")
 
 
@@ -278,7 +278,7 @@ def test_a_forced_job_goes_on_though_its_voters_were_restarted_and_lack_one_who_
     lab.deliver()
 
     (ruling,) = lab.take(A, Ruling)
-    assert ruling.written.standing.guardians == members("abd")
+    assert ruling.written.standing.voters == members("abd")
     assert ruling.written.standing.lease == "l1"
     assert lab.nodes[B].voter.written(JOB) == ruling.written
 
@@ -297,7 +297,7 @@ def test_a_forced_job_goes_on_with_the_store_that_a_voter_has_not_the_one_it_had
     (ruling,) = lab.take(A, Ruling)[-1:]
     new = lab.nodes[B].voter.me
     assert new not in members("b")
-    assert ruling.written.standing.guardians == (member("a"), new, member("c"))
+    assert ruling.written.standing.voters == (member("a"), new, member("c"))
     assert ruling.epoch == Epoch(3, A), "all are asked anew"
     assert lab.nodes[B].voter.written(JOB) == ruling.written
 
@@ -353,7 +353,7 @@ def test_a_job_that_is_known_already_goes_on_when_it_is_opened_again():
 
 
 @pytest.mark.parametrize("names", ["ab", "abcd", ""])
-def test_two_or_four_guardians_are_a_mistake(names):
+def test_two_or_four_voters_are_a_mistake(names):
     lab = RegisterLab("abcd")
     lab.open()
     with pytest.raises(AssertionError):

@@ -199,7 +199,7 @@ def test_who_votes_on_a_job_is_heard_whichever_record_says_so():
     voter, other = (Peer(id=node, name=node[:4]) for node in IDS[:2])
     record = forged(STRANGER)
     standing = standing_of(record.standing)
-    votes = Votes(guardians=(Member(STRANGER, "a"),), next=(Member(voter.id, "b"),))
+    votes = Votes(voters=(Member(STRANGER, "a"),), next=(Member(voter.id, "b"),))
     voted = msgspec.structs.replace(
         record, standing=written(msgspec.structs.replace(standing, votes=votes))
     )
