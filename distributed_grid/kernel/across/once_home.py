@@ -427,9 +427,9 @@ class OnceHome:
         self._coordinator.leave(job_id)
         for lease in [one for one, of in self.naming.items() if of == job_id]:
             del self.naming[lease]
-            found = self._coordinator.attempts.away.get(lease)
-            if found is not None:
-                self._away.unsaid(found[1], "its voters obey another", step.now_ms, step.ready)
+        for attempt in job.live_attempts:
+            if attempt.host != HERE and self._may_be_named(attempt):  # Named by now, or next.
+                self._away.unsaid(attempt, "its voters obey another", step.now_ms, step.ready)
                 self._guarding.changed(job, step.now_ms, step.ready)
 
     def may_start(self, job_id: JobId, standing: Standing, step: Step) -> bool:

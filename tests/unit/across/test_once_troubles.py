@@ -20,6 +20,7 @@ from distributed_grid.wire.register import (
     Accept,
     Accepted,
     LeasesRenewed,
+    Promised,
     Recollect,
     Recollected,
     Standing,
@@ -441,3 +442,19 @@ def test_of_two_places_that_were_found_only_one_is_named_at_a_time():
     room.finish(job)
     room.pass_time(15_000)
     assert room[0].state(job) == "succeeded"
+
+
+def test_who_lacks_votes_says_so_though_two_places_were_found():
+    room, job = OnceRoom(5), away()
+    room[0].submit(job)
+    room.settle()
+    room.isolate(room.host(job))
+    room.losing = (Accepted, Promised)
+    room.until(lambda: room[0].job(job).live_attempts, 5_000)
+    room[0].node.coordinator.queue(room[0].job(job), room[0].now_ms)  # As another home would.
+    room.until(lambda: len(room[0].job(job).live_attempts) == 2, 5_000)
+    room.pass_time(15_000)
+
+    assert room[0].job(job).reason.startswith("stuck: needs ")
+    room.losing = ()
+    room.until(lambda: len(room.starts) == 2, 30_000)
