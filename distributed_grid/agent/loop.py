@@ -264,7 +264,7 @@ class Agent:
                 await self._try_store()
             ticks += 1
             if ticks % TIDY_TICKS == 0 and self._hands.trouble is None:
-                await self._tidy()
+                await self._tidy(ticks // TIDY_TICKS)
 
     async def _try_store(self) -> None:
         """Whether the store can write again."""
@@ -272,13 +272,13 @@ class Agent:
             await self.store.commit([SetMeta("tried_ms", str(self._clock_ms()).encode())])
             self._hands.trouble = None
 
-    async def _tidy(self) -> None:
+    async def _tidy(self, turn: int) -> None:
         """Forget the oldest finished jobs, and their output with them."""
         with contextlib.suppress(StoreError):  # The next time will do.
             await self.store.commit([ForgetFinished(self.place.finished_jobs_max)])
             paths = self.place.paths
             for root in filter(None, (paths.output_root, paths.checkpoint_root)):
-                await remove_output(root, Remembered(self.node), self.store)
+                await remove_output(root, Remembered(self.node), self.store, turn=turn)
 
     # Operations
 

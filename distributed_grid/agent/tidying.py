@@ -1,6 +1,8 @@
 """Removing what nobody remembers.
 
 Lives here: the output of forgotten jobs. Never here: which jobs are forgotten (`edges.store`).
+Invariant: what is there for a job that is remembered stays, drafts that are made for it too; what
+is not goes in the end, however many others there are.
 """
 
 import asyncio
@@ -35,11 +37,24 @@ class Remembered:
         return is_held or job_id in self._node.coordinator.jobs or job in self._folders
 
 
-async def remove_output(root: str, known: Container[str], store: Store) -> int:
-    """Remove the output folders of jobs that are neither in memory nor in the store."""
+async def remove_output(root: str, known: Container[str], store: Store, *, turn: int = 0) -> int:
+    """Remove the output folders of jobs that are neither in memory nor in the store.
+
+    Most of those that are not in memory are in the store: each turn begins where the last one
+    ended, else the same names would be looked at for ever.
+    """
+    names = sorted(await asyncio.to_thread(os.listdir, root))
+    unknown = [name for name in names if _job_of(name) not in known]
+    start = turn * FOLDERS_MAX % max(len(unknown), 1)
     removed = 0
-    for name in sorted(await asyncio.to_thread(os.listdir, root))[:FOLDERS_MAX]:
-        if name not in known and await store.job(name) is None:
+    for name in (unknown[start:] + unknown[:start])[:FOLDERS_MAX]:
+        job = _job_of(name)
+        if await store.job(job) is None and job not in known:  # It may have come meanwhile.
             await asyncio.to_thread(shutil.rmtree, f"{root}/{name}", ignore_errors=True)
             removed += 1
     return removed
+
+
+def _job_of(name: str) -> str:
+    """Whose folder it is; a draft is called `<job>.made` and more, and is put in its place soon."""
+    return name.partition(".")[0]

@@ -9,6 +9,8 @@ for, seen now or a moment ago and not written to since; what is pinned is never 
 A chunk counts as here after it was written, or looked through once, in this life of the process:
 a machine that lost its power leaves files whose names are right and whose bytes are not. They are
 written without a sync; `sync` does many at once, before anybody is told that they are safe.
+What cannot be read just now (too many open files, a disk with errors) is not taken for gone: it
+stays, and whoever wants it is told. Maybe nobody else has it.
 
 In memory: some 300 bytes for each chunk. Twenty gigabytes of half-megabytes are 40,000 of them.
 """
@@ -24,6 +26,15 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from distributed_grid.edges.artifacts import CacheFailed, CacheFull
+from distributed_grid.edges.artifacts.chunk_files import (
+    Look,
+    digest_of,
+    folder_of,
+    look,
+    name_of,
+    sync,
+    write_whole,
+)
 from distributed_grid.model import artifact
 from distributed_grid.model.artifact import BadManifest, Manifest, ManifestId
 from distributed_grid.wire.cache import CacheStatus, Cleared
@@ -35,17 +46,11 @@ TOUCH_NS: Final = 3_600 * 10**9  # How exactly the order of use is known after a
 TRUSTED_NS: Final = 60 * 10**9
 TRUSTED_MAX: Final = 4_096
 MANIFESTS_READ_MAX: Final = 4  # Kept in memory as they were read: of those that travel now.
+# Whoever removes many lets others in between: the loop pins and unpins, and waits for the lock.
+REMOVED_MAX: Final = 100  # In one go: a millisecond or two.
+PAUSE_S: Final = 0.001  # Then; who waits is awake by then.
+SHED_BYTES: Final = 16 << 20  # For a chunk on a full disk: whoever fills it goes on with that.
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
-
-
-class _Look(NamedTuple):
-    """A file whose bytes were right."""
-
-    inode: int
-    size: int
-    mtime_ns: int
-    ctime_ns: int  # Any change of it, or of its name, moves this.
-    until_ns: int  # Then it is looked through again.
 
 
 class _Pinned(NamedTuple):
@@ -64,7 +69,7 @@ class ChunkStore:
         self._sizes: OrderedDict[bytes, int] = OrderedDict()  # The longest unused first.
         self._used = 0
         self._sound: set[bytes] = set()  # Written or looked through by this process.
-        self._trusted: OrderedDict[bytes, _Look] = OrderedDict()  # The longest known first.
+        self._trusted: OrderedDict[bytes, Look] = OrderedDict()  # The longest known first.
         self._synced: set[bytes] = set()
         self._pins: Counter[bytes] = Counter()
         self._pinned: dict[ManifestId, _Pinned] = {}
@@ -85,7 +90,7 @@ class ChunkStore:
                 with os.scandir(f"{self.root}/{folder}") as entries:
                     for entry in entries:
                         status = entry.stat(follow_symlinks=False)
-                        if name := _digest_of(entry.name):
+                        if name := digest_of(entry.name):
                             is_manifest = folder == "manifests"
                             found.append((status.st_mtime_ns, name, status.st_size, is_manifest))
         except OSError as error:
@@ -128,7 +133,7 @@ class ChunkStore:
             return None
         data, status = loaded
         is_trusted = self._is_trusted(digest, status)
-        if not is_trusted and _found(data, is_manifest=digest in self._manifests) != digest:
+        if not is_trusted and name_of(data, is_manifest=digest in self._manifests) != digest:
             self._forget(digest, is_damaged=True)
             return None
         with self._lock:
@@ -144,14 +149,14 @@ class ChunkStore:
             known = self._trusted.get(digest)
         return (
             known is not None
-            and known == _look(status, known.until_ns)
+            and known == look(status, known.until_ns)
             and time.monotonic_ns() < known.until_ns
         )
 
     def _trust(self, digest: bytes, status: os.stat_result) -> None:
         """Its bytes are right. Holds the lock."""
         self._trusted.pop(digest, None)
-        self._trusted[digest] = _look(status, time.monotonic_ns() + TRUSTED_NS)
+        self._trusted[digest] = look(status, time.monotonic_ns() + TRUSTED_NS)
         if len(self._trusted) > TRUSTED_MAX:
             self._trusted.popitem(last=False)
 
@@ -182,9 +187,9 @@ class ChunkStore:
             return
         try:
             for name in todo:
-                _sync(self._path(name), os.O_RDONLY)
+                sync(self._path(name), os.O_RDONLY)
             for folder in ("chunks", "manifests"):
-                _sync(f"{self.root}/{folder}", os.O_RDONLY | os.O_DIRECTORY)
+                sync(f"{self.root}/{folder}", os.O_RDONLY | os.O_DIRECTORY)
         except OSError as error:
             raise CacheFailed(self.root, why=error.strerror or str(error)) from error
         with self._lock:
@@ -197,17 +202,16 @@ class ChunkStore:
         manifest = artifact.id_of(body)
         name = bytes.fromhex(manifest)
         with self._lock:
-            self._manifests.add(name)
             is_here = name in self._sound
         if not is_here:
             self._write(name, body, is_manifest=True)
-        if owner:
-            self.pin(manifest, owner)
+        if owner and not self.pin(manifest, owner):
+            raise CacheFailed(self.root, why=f"the manifest {manifest[:12]} does not stay there")
         return manifest
 
     def manifest_body(self, manifest: ManifestId) -> bytes | None:
         """The bytes of a manifest."""
-        name = _digest_of(manifest)
+        name = digest_of(manifest)
         return self.get(name) if name and name in self._manifests else None
 
     def manifest(self, manifest: ManifestId) -> Manifest | None:
@@ -290,15 +294,8 @@ class ChunkStore:
 
     def clear(self) -> Cleared:
         """Remove everything that is not pinned."""
-        with self._lock:
-            before_bytes, before = self._used, len(self._sizes)
-            for name in [name for name in self._sizes if name not in self._pins]:
-                self._remove(name)
-            return Cleared(
-                chunks=before - len(self._sizes),
-                bytes_removed=before_bytes - self._used,
-                bytes_left=self._used,
-            )
+        chunks, bytes_removed = self._shed()
+        return Cleared(chunks=chunks, bytes_removed=bytes_removed, bytes_left=self._used)
 
     # The disk
 
@@ -306,25 +303,66 @@ class ChunkStore:
         with self._lock:
             self._make_room(len(data))
             self._used += len(data)  # Promised: others must not take it meanwhile.
-            draft = f"{self.root}/drafts/{next(self._names)}"
         try:
-            _write_whole(draft, data)
+            try:
+                self._place(name, data, is_manifest=is_manifest)
+            except OSError as error:
+                if error.errno not in _FULL or not self._evict(max(len(data), SHED_BYTES)):
+                    raise
+                self._place(name, data, is_manifest=is_manifest)
+        except OSError as error:
+            with self._lock:
+                self._used -= len(data)
+            if error.errno in _FULL:
+                raise self._full(len(data), why="the disk is full") from error
+            raise CacheFailed(self.root, why=error.strerror or str(error)) from error
+
+    def _place(self, name: bytes, data: bytes, *, is_manifest: bool) -> None:
+        """Write a file, and give it its name. Raises OSError."""
+        draft = f"{self.root}/drafts/{next(self._names)}"
+        try:
+            write_whole(draft, data)
             with self._lock:  # Else somebody who makes room could take the new for the old.
-                path = f"{self.root}/{_folder(is_manifest)}/{name.hex()}"
+                path = f"{self.root}/{folder_of(is_manifest)}/{name.hex()}"
                 os.rename(draft, path)
                 self._trust(name, os.stat(path))
                 self._used -= self._sizes.pop(name, 0)  # Somebody was at it at the same time.
                 self._sizes[name] = len(data)
                 self._sound.add(name)
                 self._synced.discard(name)
-        except OSError as error:
+                if is_manifest:  # Not before: the old one of that name may have made room.
+                    self._manifests.add(name)
+        except OSError:
             with contextlib.suppress(OSError):
                 os.unlink(draft)
+            raise
+
+    def _evict(self, wanted: int) -> bool:
+        """Make room on a disk that others fill, too; whether there was anything to remove."""
+        count, _ = self._shed(wanted)
+        with self._lock:
+            self._counts["evicted"] += count
+        return count > 0
+
+    def _shed(self, wanted: int | None = None) -> tuple[int, int]:
+        """Remove what is not pinned, the longest unused first: so many bytes, or all.
+
+        How many there were, and their bytes.
+        """
+        with self._lock:
+            loose = [name for name in self._sizes if name not in self._pins]
+        count = size = 0
+        for at in range(0, len(loose), REMOVED_MAX):
+            if at:
+                time.sleep(PAUSE_S)
             with self._lock:
-                self._used -= len(data)
-            if error.errno in _FULL:
-                raise self._full(len(data), why="the disk is full") from error
-            raise CacheFailed(self.root, why=error.strerror or str(error)) from error
+                for name in loose[at : at + REMOVED_MAX]:
+                    if wanted is not None and size >= wanted:
+                        return count, size
+                    if name in self._sizes and name not in self._pins:  # As it is by now.
+                        count, size = count + 1, size + self._sizes[name]
+                        self._remove(name)
+        return count, size
 
     def _load(self, name: bytes) -> tuple[bytes, os.stat_result] | None:
         with self._lock:
@@ -338,16 +376,20 @@ class ChunkStore:
                 data = file.read()
                 now_ns = time.time_ns()
                 if now_ns - status.st_mtime_ns > TOUCH_NS:
-                    os.utime(file.fileno(), ns=(now_ns, now_ns))
+                    with contextlib.suppress(OSError):  # It is read all the same.
+                        os.utime(file.fileno(), ns=(now_ns, now_ns))
                 return data, status
-        except OSError:
+        except FileNotFoundError:
             self._forget(name, is_damaged=False)
             return None
+        except OSError as error:
+            raise CacheFailed(path, why=error.strerror or str(error)) from error
 
     def _forget(self, name: bytes, *, is_damaged: bool) -> None:
         with self._lock:
-            self._counts["damaged"] += is_damaged
-            self._remove(name)
+            if is_damaged or not os.path.lexists(self._path(name)):  # Else it was written anew.
+                self._counts["damaged"] += is_damaged
+                self._remove(name)
 
     def _make_room(self, wanted: int) -> None:
         """Remove the longest unused, but nothing that is pinned. Holds the lock."""
@@ -380,44 +422,4 @@ class ChunkStore:
         return CacheFull(wanted=wanted, bytes_max=self.bytes_max, pinned=pinned, why=why)
 
     def _path(self, name: bytes) -> str:
-        return f"{self.root}/{_folder(name in self._manifests)}/{name.hex()}"
-
-
-def _found(data: bytes, *, is_manifest: bool) -> bytes:
-    """The name that these bytes deserve."""
-    return bytes.fromhex(artifact.id_of(data)) if is_manifest else artifact.digest(data)
-
-
-def _look(status: os.stat_result, until_ns: int) -> _Look:
-    return _Look(status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns, until_ns)
-
-
-def _folder(is_manifest: bool) -> str:
-    return "manifests" if is_manifest else "chunks"
-
-
-def _digest_of(name: str) -> bytes:
-    """The digest that a file is called by; empty: it is not one of ours."""
-    try:
-        found = bytes.fromhex(name)
-    except ValueError:
-        return b""
-    return found if len(found) == artifact.DIGEST_BYTES and found.hex() == name else b""
-
-
-def _write_whole(path: str, data: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
-    finally:
-        os.close(descriptor)
-
-
-def _sync(path: str, flags: int) -> None:
-    descriptor = os.open(path, flags | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        return f"{self.root}/{folder_of(name in self._manifests)}/{name.hex()}"

@@ -14,7 +14,7 @@ import threading
 import time
 from typing import Final, NamedTuple
 
-from distributed_grid.edges.artifacts import CannotUnpack
+from distributed_grid.edges.artifacts import CacheError, CannotUnpack
 from distributed_grid.edges.artifacts.chunks import ChunkStore
 from distributed_grid.edges.artifacts.recall import YOUNG_NS
 from distributed_grid.edges.artifacts.unpacking import OPEN_FOR_US, remove, write_files
@@ -91,7 +91,7 @@ class Spares:
             _put_in_order(self._store, manifest, spare, root)
             os.rename(root, os.fsencode(target))
             os.chmod(target, manifest.mode)
-        except (OSError, CannotUnpack):
+        except (OSError, CannotUnpack, CacheError):
             remove(root)
             return False
         self.note(manifest_id, manifest, target)

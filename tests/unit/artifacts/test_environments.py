@@ -143,7 +143,7 @@ async def test_an_environment_is_built_once_for_everyone_and_kept(tmp_path, envi
     first, second = await asyncio.gather(
         environments.ready(recipe, user="a"), environments.ready(recipe, user="b")
     )
-    log = (tmp_path / f"environments/{first.key}/build.log").read_text()
+    log = (Path(first.path).parent / "build.log").read_text()
     third = await environments.ready(recipe, user="c")
     process = await asyncio.create_subprocess_exec(
         f"{first.path}/bin/python", "-c", "import tiny; print(tiny.VERSION)",
