@@ -4,7 +4,8 @@ Lives here: between a report and the kernel. Never here: writing among files of 
 (`edges.artifacts`), what the end means (`kernel`).
 Invariant: whoever waits for a job finds its outputs in place when it has ended; what was left as it
 was is told in the story. A report whose outputs cannot be had yet is not heard yet: its owner says
-it again. So with the state that it saved, for some tries: without it, it can still begin anew.
+it again. Of what a living owner has lost that is told after some tries, and the end counts; so with
+the state that it saved: without it, it can still begin anew.
 """
 
 import asyncio
@@ -12,10 +13,11 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from distributed_grid.agent.fetching import Fetching
-from distributed_grid.agent.housing import in_words
+from distributed_grid.agent.housing import in_words, outputs_of
 from distributed_grid.agent.setting_out import nothing
 from distributed_grid.agent.shipping_in import NotFetched
 from distributed_grid.edges.artifacts import ArtifactError, Brought, Files
+from distributed_grid.errors import GridError
 from distributed_grid.kernel.jobs import Job
 from distributed_grid.kernel.node import Node, NodeEvent, Noted
 from distributed_grid.kernel.resuming import WHAT
@@ -26,6 +28,8 @@ from distributed_grid.wire.across import Begun, Report
 REMEMBERED_MAX: Final = 10_000  # Attempts whose outputs are in place.
 NS_OF_MS: Final = 1_000_000
 STATE_TRIES: Final = 5  # Its owner says it again each second, and is given up when it is dead.
+OUTPUT_TRIES: Final = 5  # The same, of outputs whose owner is there and will never have them.
+FOR_GOOD: Final = frozenset({"unknown", "gone", "malformed", "too-large"})  # Else: later.
 
 
 class Bringing:
@@ -44,7 +48,7 @@ class Bringing:
         self.step: Callable[[NodeEvent], Awaitable[None]] = nothing
         self.coming: dict[JobId, ManifestId] = {}  # What is being fetched, for people who look.
         self._under_way: set[str] = set()
-        self._tried: dict[str, int] = {}  # By lease: how often its state could not be had.
+        self._tried: dict[str, int] = {}  # By lease, and what: how often it could not be had.
         self._done: dict[str, None] = {}
 
     def wants(self, report: Report) -> bool:
@@ -85,7 +89,8 @@ class Bringing:
         finally:
             self._under_way.discard(report.lease)
             self.coming.pop(job.spec.id, None)
-        self._tried.pop(report.lease, None)
+        for what in (report.lease, outputs_of(report.lease)):
+            self._tried.pop(what, None)
         self._done[report.lease] = None
         while len(self._done) > REMEMBERED_MAX:
             del self._done[next(iter(self._done))]
@@ -102,13 +107,19 @@ class Bringing:
         try:
             await self._fetching.have_from(peer, manifest, owner=owner)
         except (NotFetched, ArtifactError) as error:
-            tried = self._tried.get(lease, 0) + 1
-            if isinstance(error, NotFetched) and tried < STATE_TRIES:
-                self._tried[lease] = tried
+            if isinstance(error, NotFetched) and not self._is_given_up(lease, STATE_TRIES):
                 raise
             await self._note(job, WHAT, f"not brought here: {error.message}")
         finally:
             self._fetching.let_go(manifest, owner=owner)  # `pinning` keeps it from now on.
+
+    def _is_given_up(self, what: str, tries: int) -> bool:
+        """Whether something could not be had once too often."""
+        tried = self._tried.pop(what, 0) + 1
+        self._tried[what] = min(tried, tries)
+        while len(self._tried) > REMEMBERED_MAX:
+            del self._tried[next(iter(self._tried))]
+        return tried >= tries
 
     async def _bring(self, peer: NodeId, manifest: ManifestId, job: Job, report: Report) -> str:
         work = job.spec.work
@@ -132,7 +143,12 @@ class Bringing:
                 since_ns=(job.submitted_ms + 1) * NS_OF_MS - 1,
                 overwrite=job.spec.overwrite,
             )
-        except ArtifactError as error:
+        except NotFetched as error:
+            is_for_good = error.reason in FOR_GOOD and self._fetching.is_alive(peer)
+            if not is_for_good or not self._is_given_up(outputs_of(report.lease), OUTPUT_TRIES):
+                raise
+            return f"not brought back, they are lost: {error.message}"
+        except GridError as error:  # Also a glob that means nothing: the end counts all the same.
             return f"not brought back: {error.message}"
         finally:
             self._fetching.let_go(manifest, owner=owner)

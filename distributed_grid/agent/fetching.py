@@ -73,11 +73,18 @@ class Fetching:
                 await asyncio.wait([coming], timeout=LOOK_S)
                 if coming.done():
                     return coming.result()
-                gone_looks = 0 if self._is_alive(peer) else gone_looks + 1
+                gone_looks = 0 if self.is_alive(peer) else gone_looks + 1
                 if gone_looks >= GONE_LOOKS:
                     raise NotFetched(peer, reason="unknown", detail="it does not answer")
         finally:
             coming.cancel()
+
+    def is_alive(self, peer: NodeId) -> bool:
+        """Whether it is there, as far as this node knows; it is itself."""
+        across = self._across()
+        known = across.peers.get(peer) if across is not None else None
+        is_me = across is not None and peer == across.me
+        return is_me or (known is not None and known.is_alive)
 
     def _is_here(self, manifest: ManifestId, owner: str) -> bool:
         chunks = self._shipping.chunks
@@ -95,8 +102,3 @@ class Fetching:
             yield home
         others = [one for one in sorted(across.peers) if across.peers[one].is_alive]
         yield from [one for one in others if one != home][:ASKED_MAX]
-
-    def _is_alive(self, peer: NodeId) -> bool:
-        across = self._across()
-        known = across.peers.get(peer) if across is not None else None
-        return known is not None and known.is_alive

@@ -3,7 +3,8 @@
 Lives here: what is prepared before it is handed on, what is collected before its end is told, and
 directories that nobody needs any more. Never here: preparing one (`preparing`), deciding anything.
 Invariant: an end is told only after what the attempt left behind is in the store and durable; its
-directory goes only after the end is saved, so that a crash in between collects it again.
+directory goes only after the end is saved, so that a crash in between collects it again. One whose
+outputs could not be collected is kept for people: the last few, for some days.
 
 Reports are numbered, and an acknowledgement covers all that came before: while one is held back,
 nothing from its number on is acknowledged.
@@ -18,6 +19,7 @@ import msgspec
 from distributed_grid.agent.preparing import Ground, Preparing, ToAttempt, needs_files
 from distributed_grid.edges.artifacts import ArtifactError, Chunks, Packed, Refused
 from distributed_grid.edges.runner import Report, Runner
+from distributed_grid.errors import GridError
 from distributed_grid.kernel.jobs import Job
 from distributed_grid.kernel.resuming import is_kept, to_restore
 from distributed_grid.model.across import Saved
@@ -27,6 +29,10 @@ from distributed_grid.wire.keeper import Acknowledge, Ended, Hello, Quit, Run, S
 
 TOLD_MAX: Final = 3  # Names in a sentence; nobody reads more.
 LEFT_BEHIND: Final = frozenset({"exited", "signalled", "timeout"})  # Ends with something to keep.
+KEPT: Final = "kept"  # How directories begin whose outputs could not be collected.
+KEPT_MAX: Final = 8  # Such directories: a full disk must not stay full for ever.
+KEPT_DAYS: Final = 7  # Who has not come for them by then does not want them.
+MS_OF_DAY: Final = 86_400_000
 
 FindJob = Callable[[str], Job | None]  # By attempt.
 
@@ -54,10 +60,12 @@ class Housing:
         self._reports: list[Report] = []
         self._news = asyncio.Event()
         self._is_over = False
+        self._error: BaseException | None = None  # A mistake of ours.
         self._pump: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._held: dict[int, str] = {}  # Reports by number that were not handed on yet.
         self._handed_on: dict[int, str] = {}  # Those that were, and are not saved yet.
+        self._staying: dict[str, str] = {}  # Attempts whose directory is kept, and as what.
         self._upto = self._acknowledged = 0
 
     # To the keeper
@@ -114,10 +122,15 @@ class Housing:
     # From the keeper
 
     async def receive(self) -> tuple[Report, ...]:
-        """What has arrived, at least one report; nothing once the keeper is gone."""
+        """What has arrived, at least one report; nothing once the keeper is gone.
+
+        Raises a mistake of ours: a report that never comes must not be waited for.
+        """
         if self._pump is None:
             self._pump = self._beside(self._listen())
         while not self._reports and not self._is_over:
+            if self._error is not None:
+                raise self._error
             self._news.clear()
             await self._news.wait()
         reports, self._reports = tuple(self._reports), []
@@ -152,6 +165,8 @@ class Housing:
             one = self._going.pop(report.attempt, None)
             if one is not None:
                 one.let_go()
+            else:  # An earlier agent began it.
+                self._ground.pythons.left(report.attempt)
             if report.attempt in housed or self._state_of(report):
                 self._held[report.number] = report.attempt
                 self._beside(self._leave(report))
@@ -163,7 +178,7 @@ class Housing:
         """An attempt is over: what it leaves behind is kept, then its end is told."""
         job = self._job_of(report.attempt)
         if job is not None and job.spec.outputs and report.how in LEFT_BEHIND:
-            report = await asyncio.to_thread(self._collected, report, job.spec)
+            report = await asyncio.to_thread(self._collected, report, job)
         if folder := self._state_of(report):
             report = await asyncio.to_thread(self._with_state, report, folder)
         self._hand_on([report])
@@ -203,25 +218,33 @@ class Housing:
         self._chunks.sync([bytes.fromhex(manifest), *(read.chunks if read else [])])
         return read
 
-    def _collected(self, report: Ended, spec: JobSpec) -> Ended:
-        folder = f"{self._ground.root}/{report.attempt}"
+    def _collected(self, report: Ended, job: Job) -> Ended:
+        folder, globs = f"{self._ground.root}/{report.attempt}", job.spec.outputs
         files = self._ground.files
         try:
             packed = files.collect(
-                folder, owner=outputs_of(report.attempt), amount=ASKED, globs=spec.outputs
+                folder, owner=outputs_of(report.attempt), amount=ASKED, globs=globs
             )
             manifest = self._sync(packed.id)
-        except (ArtifactError, OSError) as error:
-            why = error.message if isinstance(error, ArtifactError) else error.strerror
-            note = _noted(report.note, f"its outputs stay behind: {why}")
+        except (GridError, OSError) as error:  # Also a glob of others that means nothing.
+            why = error.message if isinstance(error, GridError) else error.strerror
+            where = self._keep(report, job) if files.has_entries(folder) else ""
+            note = _noted(report.note, f"its outputs stay behind: {why}{where}")
             return msgspec.structs.replace(report, note=note)
         is_something = manifest is not None and bool(manifest.files or manifest.links)
         left = _left_out(packed)
         if not is_something and not left and report.code == 0:  # Else its end says enough.
-            left = f"nothing matched {' '.join(spec.outputs)}: no outputs"
+            left = f"nothing matched {' '.join(globs)}: no outputs"
         return msgspec.structs.replace(
             report, outputs=packed.id if is_something else "", note=_noted(report.note, left)
         )
+
+    def _keep(self, report: Ended, job: Job) -> str:
+        """Its directory stays when its end is saved; where somebody finds it, in words."""
+        name = f"{KEPT}-{report.ended_ms}-{report.attempt}"
+        self._staying[report.attempt] = kept = f"{self._ground.root}/{name}"
+        node = next((one.node for one in job.attempts if one.id == report.attempt), "its machine")
+        return f"; they are in {kept} on {node}, for up to {KEPT_DAYS} days"
 
     def _hand_on(self, reports: list[Report] | list[Ended]) -> None:
         if reports:
@@ -231,16 +254,30 @@ class Housing:
     async def _acknowledge(self, upto: int) -> None:
         """What was handed on up to there is saved; but not what is held back."""
         self._upto = max(self._upto, upto)
-        for number in [one for one in self._handed_on if one <= upto]:
-            attempt = self._handed_on.pop(number)
+        saved = [self._handed_on.pop(one) for one in list(self._handed_on) if one <= upto]
+        for attempt in saved:
             (await self._all_housed()).discard(attempt)
-            self._beside(self._remove(f"{self._ground.root}/{attempt}"))
+            await self._leave_folder(attempt)
+        if saved:
+            self._beside(self._tidy_kept())
         most = min(self._upto, min(self._held, default=self._upto + 1) - 1)
         if most > self._acknowledged:
             self._acknowledged = most
             await self._inner.send(Acknowledge(upto=most))
 
     # Directories
+
+    async def _leave_folder(self, attempt: str) -> None:
+        """Its end is saved: its directory goes, or stays under another name.
+
+        That it has before the keeper forgets the end: the next agent would take it for one that
+        nobody needs.
+        """
+        folder, kept = f"{self._ground.root}/{attempt}", self._staying.pop(attempt, "")
+        if kept:
+            await asyncio.to_thread(self._ground.files.set_aside, folder, kept)
+        else:
+            self._beside(self._remove(folder))
 
     async def _all_housed(self) -> set[str]:
         if self._housed is None:
@@ -253,8 +290,24 @@ class Housing:
         housed = await self._all_housed()
         known = {*self._coming, *self._going, *self._held.values(), *self._handed_on.values()}
         for name in sorted(housed):
-            if name not in known and self._job_of(name) is None:
+            if name not in known and _kept_ms(name) is None and self._job_of(name) is None:
                 housed.discard(name)
+                await self._remove(f"{self._ground.root}/{name}")
+        for user in self._ground.pythons.users() - known:
+            if self._job_of(user) is None:
+                self._ground.pythons.left(user)
+        await self._tidy_kept()
+
+    async def _tidy_kept(self) -> None:
+        """Of those that are kept for people the oldest go; looked for, as people remove some."""
+        try:
+            names = await asyncio.to_thread(self._ground.files.folders, self._ground.root)
+        except OSError:
+            return  # The next time will do.
+        kept = sorted((at, name) for name in names if (at := _kept_ms(name)) is not None)
+        before_ms = self._ground.clock_ms() - KEPT_DAYS * MS_OF_DAY
+        for number, (at_ms, name) in enumerate(kept):
+            if at_ms < before_ms or number < len(kept) - KEPT_MAX:
                 await self._remove(f"{self._ground.root}/{name}")
 
     async def _remove(self, folder: str) -> None:
@@ -281,6 +334,8 @@ class Housing:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:
+            self._error = error
+            self._news.set()
             self._broke(error)
 
 
@@ -298,6 +353,13 @@ def in_words(refused: tuple[Refused, ...]) -> str:
 
 def _left_out(packed: Packed) -> str:
     return f"of its outputs stay behind: {in_words(packed.refused)}" if packed.refused else ""
+
+
+def _kept_ms(name: str) -> int | None:
+    """When the attempt ended whose directory is kept under this name; None: it is another one."""
+    word, _, rest = name.partition("-")
+    at_ms = rest.partition("-")[0]
+    return int(at_ms) if word == KEPT and at_ms.isdecimal() else None
 
 
 def _noted(before: str, more: str) -> str:

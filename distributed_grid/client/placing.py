@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 LATENCY_MS_MAX: Final = 3_600_000  # An hour; a satellite is at a second.
 LABEL_CHARACTERS_MAX: Final = 128
+EVERYTHING: Final = "**"
 LOCALITIES: Final[tuple[str, ...]] = tuple(name for name in get_args(Locality) if name)
 _CLASSES: Final = {name.replace("-", ""): name for name in CLASS_NAMES}
 
@@ -199,7 +200,7 @@ def _locality(told: str) -> Locality:
 
 
 def _patterns(told: Sequence[str]) -> tuple[str, ...]:
-    """Patterns of files below the directory in which the job starts."""
+    """Patterns of files below the directory in which the job starts; `.` is all of it."""
     if len(told) > OUTPUTS_MAX:
         raise BadValue(
             len(told),
@@ -222,7 +223,12 @@ def _patterns(told: Sequence[str]) -> tuple[str, ...]:
                 remedy="Write results/*.csv, without / at the start and without ..",
                 field="outputs",
             )
-    return tuple(dict.fromkeys(told))
+    return tuple(dict.fromkeys(_meant(pattern) for pattern in told))
+
+
+def _meant(pattern: str) -> str:
+    """The name of a folder means all that is in it; that of the job's own has a pattern for it."""
+    return EVERYTHING if set(pattern.split("/")) <= {"", "."} else pattern
 
 
 def _whole(told: Any, wish: str, *, least: int, most: int) -> int:

@@ -110,8 +110,9 @@ def _admit_places(spec: JobSpec) -> None:
         if any(not name or len(name) > NAME_CHARACTERS_MAX for name in names):
             raise _bad(what, what, f"names of 1 to {NAME_CHARACTERS_MAX} characters")
     for pattern in spec.outputs:
-        if pattern.startswith("/") or "\0" in pattern or ".." in pattern.split("/"):
-            raise _bad(pattern, "outputs", "patterns within the job's directory")
+        steps = set(pattern.split("/"))
+        if pattern.startswith("/") or "\0" in pattern or ".." in steps or steps <= {"", "."}:
+            raise _bad(pattern, "outputs", "patterns within the job's directory; ** is all of it")
 
 
 def _admit_array(array: Array) -> None:

@@ -43,6 +43,9 @@ def test_a_job_of_ours_is_admitted():
         ({"outputs": ("/etc/*",)}, "outputs"),
         ({"outputs": ("a/../../b",)}, "outputs"),
         ({"outputs": ("a\0",)}, "outputs"),
+        ({"outputs": (".",)}, "outputs"),
+        ({"outputs": ("**", ".//./")}, "outputs"),
+        ({"outputs": ("",)}, "outputs"),
     ],
 )
 def test_a_job_that_no_client_would_send_is_refused_at_its_field(fields, what):

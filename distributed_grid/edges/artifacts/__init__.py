@@ -50,7 +50,8 @@ class Chunks(Protocol):
     """Keeps chunks and manifests by their digests. Calls may come from any thread, and may block.
 
     What is pinned stays; the rest makes room, the longest unused first. What `sync` returned for
-    survives the death of the machine. What is read is what was written, or counts as not there.
+    survives the death of the machine. What is read is what was written, or counts as not there;
+    whoever reads, looks or pins while the disk is in trouble is told so: CacheFailed.
     """
 
     def put(self, digest: bytes, data: bytes, *, draft: str = "") -> None:
@@ -110,11 +111,11 @@ class Files(Protocol):
         ...
 
     def unpack(self, manifest: ManifestId, target: str) -> Manifest:
-        """Make a directory from a manifest, whole or not at all. Raises CannotUnpack."""
+        """Make a directory from a manifest, whole or not at all. Raises CannotUnpack, CacheError."""
         ...
 
     def collect(self, root: str, *, owner: str, amount: Amount, globs: tuple[str, ...]) -> Packed:
-        """What a job leaves behind that matches. Raises TooMuch, CacheError."""
+        """What a job leaves behind that matches. Raises BadValue, ArtifactError."""
         ...
 
     def keep(self, root: str, *, owner: str, amount: Amount) -> Packed:
@@ -159,6 +160,13 @@ class Files(Protocol):
         """A job has left a directory of ours, whatever is in it; a second time is fine."""
         ...
 
+    def set_aside(self, target: str, aside: str) -> None:
+        """A job has left a directory of ours that people may want: it gets another name.
+
+        If it cannot have that it stays as it is.
+        """
+        ...
+
     def clear(self) -> None:
         """Take away what is kept for jobs to come."""
         ...
@@ -187,6 +195,14 @@ class Pythons(Protocol):
 
     def let_go(self, key: str, user: str) -> None:
         """Somebody uses it no longer."""
+        ...
+
+    def users(self) -> set[str]:
+        """Everyone who uses one, those of an agent before this one too."""
+        ...
+
+    def left(self, user: str) -> None:
+        """Somebody is over, whatever it used; a second time is fine."""
         ...
 
 

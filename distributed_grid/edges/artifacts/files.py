@@ -11,6 +11,7 @@ import tempfile
 from distributed_grid.edges.artifacts import (
     Brought,
     CacheFailed,
+    CacheFull,
     CannotShip,
     CannotUnpack,
     Packed,
@@ -51,7 +52,7 @@ class DiskFiles:
             leaves_out=self._left_out(),
             named=named,
         )
-        return Packing(self._store).pack(source)
+        return self._packed(source)
 
     def unpack(self, manifest: ManifestId, target: str) -> Manifest:
         """Make a directory from a manifest, whole or not at all."""
@@ -82,6 +83,16 @@ class DiskFiles:
             leaves_out=self._left_out(),
             is_strict=False,
         )
+        return self._packed(source)
+
+    def _packed(self, source: Source) -> Packed:
+        """On a disk that is full, once more after directories that nobody uses have made room."""
+        try:
+            return Packing(self._store).pack(source)
+        except CacheFull as error:
+            if not error.why:  # The store is full, and not the disk: they are not in it.
+                raise
+        self._spares.clear()
         return Packing(self._store).pack(source)
 
     def put_back(self, manifest: ManifestId, target: str) -> Manifest:
@@ -162,6 +173,12 @@ class DiskFiles:
         """Take a directory of ours away."""
         if os.path.lexists(target) and not self._spares.give_back(target):
             remove(os.fsencode(target))
+
+    def set_aside(self, target: str, aside: str) -> None:
+        """A job has left a directory of ours that people may want: it gets another name."""
+        with contextlib.suppress(OSError):
+            os.rename(target, aside)
+            self._spares.give_back(target)  # It is gone: only how it looked is forgotten.
 
     def clear(self) -> None:
         """Take away what is kept for jobs to come."""

@@ -2,9 +2,9 @@
 
 Lives here: globs of outputs, and writing among the files of people. Never here: cutting files
 (`packing`), making directories of our own (`unpacking`).
-Invariant: a file is replaced whole or not at all; what has changed here since the job was submitted
-stays as it is, unless it is to be overwritten; no symbolic link of the place is followed; nothing
-comes that was not asked for.
+Invariant: a file is replaced whole or not at all; what has changed here since the job was
+submitted, also while its output is written, stays as it is, unless it is to be overwritten; no
+symbolic link of the place is followed; nothing comes that was not asked for.
 """
 
 import contextlib
@@ -12,7 +12,9 @@ import errno
 import functools
 import itertools
 import os
+import secrets
 import stat
+import time
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
@@ -20,6 +22,7 @@ from distributed_grid.edges.artifacts import Brought, CannotUnpack, Refused
 from distributed_grid.edges.artifacts.choosing import is_meant
 from distributed_grid.edges.artifacts.chunks import ChunkStore
 from distributed_grid.edges.artifacts.ignoring import Pattern
+from distributed_grid.edges.artifacts.walking import DRAFT, is_draft
 from distributed_grid.model.artifact import (
     CHUNK_BYTES_MAX,
     ROOT,
@@ -33,10 +36,12 @@ from distributed_grid.model.artifact import (
 
 CHANGED: Final = "it has changed here since the job was submitted"
 SYNCED_MAX: Final = 1_000  # Files that are synced one by one; more at once, with all of the disk.
+DEAD_NS: Final = 86_400 * 10**9  # A draft that was not written to for a day: of a life cut short.
+SWEPT_MAX: Final = 10_000  # Entries of a folder that are looked at for such.
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _DRAFT: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _ZEROS: Final = bytes(CHUNK_BYTES_MAX)
-_numbers: Final = itertools.count()
+_KINDS: Final = {stat.S_IFREG: "file", stat.S_IFLNK: "symbolic link"}
 
 
 class Bringing(NamedTuple):
@@ -72,6 +77,7 @@ class _Bringer:
         self._written: list[str] = []
         self._unchanged: list[str] = []
         self._conflicts: list[Refused] = []
+        self._swept: set[int] = set()  # Folders without drafts of other lives.
 
     def bring(self) -> Brought:
         for number, pieces in self._files():
@@ -106,6 +112,9 @@ class _Bringer:
         try:
             descriptor = self._descend(steps)
             try:
+                if folder not in self._swept:
+                    self._swept.add(folder)
+                    _sweep(descriptor)
                 is_written = bring(descriptor)
             finally:
                 os.close(descriptor)
@@ -133,15 +142,13 @@ class _Bringer:
 
     def _bring_file(self, file: File, pieces: list[tuple[int, int, int]], folder: int) -> bool:
         there = _status(folder, file.name)
-        if there is not None and stat.S_ISREG(there.st_mode):
+        if there is not None:
+            _refuse_other(there, stat.S_IFREG)
             if there.st_size == file.size and self._is_same(folder, file.name, pieces):
                 return False
             self._refuse_newer(there)
-        elif there is not None:
-            raise Conflict("something that is no file is there")
-        draft = b".grid-%d-%d" % (os.getpid(), next(_numbers))
-        descriptor = os.open(draft, _DRAFT, 0o600, dir_fd=folder)
-        try:
+        with _draft(folder) as draft:
+            descriptor = os.open(draft, _DRAFT, 0o600, dir_fd=folder)
             try:
                 for data in self._bytes(pieces):
                     _write(descriptor, data)
@@ -151,29 +158,48 @@ class _Bringer:
                     os.fsync(descriptor)
             finally:
                 os.close(descriptor)
-            os.rename(draft, file.name, src_dir_fd=folder, dst_dir_fd=folder)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(draft, dir_fd=folder)
-            raise
+            self._place(draft, file.name, folder, before=there, kind=stat.S_IFREG)
         return True
 
     def _bring_link(self, link: Symlink, folder: int) -> bool:
         there = _status(folder, link.name)
         if there is not None:
-            if not stat.S_ISLNK(there.st_mode):
-                raise Conflict("something that is no symbolic link is there")
+            _refuse_other(there, stat.S_IFLNK)
             if os.readlink(link.name, dir_fd=folder) == link.target:
                 return False
             self._refuse_newer(there)
-        draft = b".grid-%d-%d" % (os.getpid(), next(_numbers))
-        os.symlink(link.target, draft, dir_fd=folder)
-        os.rename(draft, link.name, src_dir_fd=folder, dst_dir_fd=folder)
+        with _draft(folder) as draft:
+            os.symlink(link.target, draft, dir_fd=folder)
+            self._place(draft, link.name, folder, before=there, kind=stat.S_IFLNK)
         return True
+
+    def _place(
+        self, draft: bytes, name: bytes, folder: int, *, before: os.stat_result | None, kind: int
+    ) -> None:
+        """Give a draft its name, unless somebody was there while it was written."""
+        now = _status(folder, name)
+        if now is None:
+            try:  # A link replaces nothing, a rename does.
+                os.link(draft, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+            except FileExistsError:
+                now = _status(folder, name)
+            except OSError:
+                pass  # Not every file system has links.
+            else:
+                return
+        if now is not None:
+            _refuse_other(now, kind)
+            if before is None or _look(now) != _look(before):
+                self._refuse_changed()
+        os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
 
     def _refuse_newer(self, there: os.stat_result) -> None:
         newest = max(there.st_mtime_ns, there.st_ctime_ns)
-        if newest > self._wanted.since_ns and not self._wanted.overwrite:
+        if newest > self._wanted.since_ns:
+            self._refuse_changed()
+
+    def _refuse_changed(self) -> None:
+        if not self._wanted.overwrite:
             is_any = self._wanted.since_ns < 0
             raise Conflict("another is here" if is_any else CHANGED)
 
@@ -189,6 +215,38 @@ class _Bringer:
             if data is None or len(data) != self._manifest.sizes[chunk]:
                 raise CannotUnpack(self._wanted.root, why="a chunk is not here", lacking=1)
             yield memoryview(data)[begin:end]
+
+
+@contextlib.contextmanager
+def _draft(folder: int) -> Iterator[bytes]:
+    """A name for what is being written; nothing is left there under it, whatever happens."""
+    name = DRAFT + secrets.token_hex(16).encode()
+    try:
+        yield name
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(name, dir_fd=folder)
+
+
+def _sweep(folder: int) -> None:
+    """Remove the drafts of lives that were cut short."""
+    before_ns = time.time_ns() - DEAD_NS
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in itertools.islice(entries, SWEPT_MAX):
+            if (
+                is_draft(os.fsencode(entry.name))
+                and entry.stat(follow_symlinks=False).st_mtime_ns < before_ns
+            ):
+                os.unlink(entry.name, dir_fd=folder)
+
+
+def _refuse_other(there: os.stat_result, kind: int) -> None:
+    if stat.S_IFMT(there.st_mode) != kind:
+        raise Conflict(f"something that is no {_KINDS[kind]} is there")
+
+
+def _look(status: os.stat_result) -> tuple[int, int, int, int]:
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _write(descriptor: int, view: memoryview) -> None:

@@ -3,7 +3,7 @@
 Lives here: what may travel, in which order its bytes stand, how they are cut. Never here: looking
 (`walking`), patterns (`ignoring`), keeping (`chunks`).
 Invariant: what a manifest says of a file was true of that file at one moment; a file that changes
-while it is read is read again, and named if it never rests.
+while it is read is read again, and named if it never rests. Of outputs such files alone stay out.
 
 Files up to 128 KiB share chunks: a hundred thousand of them are some hundred messages. Where one
 chunk ends and the next begins is told by the names of the files, so that one more file changes the
@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from distributed_grid.edges.artifacts import CannotShip, Packed, Refused, TooMuch
+from distributed_grid.edges.artifacts import REFUSED_MAX, CannotShip, Packed, Refused, TooMuch
 from distributed_grid.edges.artifacts.choosing import only
 from distributed_grid.edges.artifacts.chunks import ChunkStore
 from distributed_grid.edges.artifacts.recall import Recall, key_of
@@ -44,14 +44,16 @@ from distributed_grid.model.artifact import (
 SMALL_BYTES_MAX: Final = 128 << 10  # Such files share chunks: at least four of them.
 SHARED_BYTES: Final = 256 << 10  # Of a shared chunk, on average, where all files are tiny.
 LOOKS_MAX: Final = 3  # At files that change while they are read; then they are named.
+LOOKS_WITHOUT_MAX: Final = 5  # At the rest: each time others may have begun to change.
+RESTLESS: Final = "it changes while it is read"
 
 
 class Changed(Exception):
-    """A file is not what it was when it was looked at."""
+    """Files are not what they were when they were looked at."""
 
-    def __init__(self, path: bytes, why: str) -> None:
-        super().__init__(path)
-        self.path, self.why = path, why
+    def __init__(self, restless: dict[bytes, str]) -> None:
+        super().__init__(restless)
+        self.restless = restless  # How each has changed, by path.
 
 
 class Source(NamedTuple):
@@ -78,20 +80,20 @@ class Packing:
         """Put a directory into the store. Raises CannotShip, TooMuch, BadValue, CacheError."""
         draft = f"pack:{source.owner}:{id(self)}"
         recall = Recall(f"{self._store.root}/recall", source.root)
-        restless: dict[bytes, str] = {}
+        left_out: dict[bytes, str] = {}
         try:
-            for look in range(LOOKS_MAX + 1):
-                left_out = restless if look == LOOKS_MAX else {}
+            for look in range(LOOKS_MAX + LOOKS_WITHOUT_MAX):
                 looked_ns = time.time_ns()
                 found = self._look(source, left_out)
                 read = self._read_all(source, found, recall, draft, looked_ns)
                 if isinstance(read, Manifest):
                     recall.save()
                     return self._keep(read, found, source)
-                restless = read
+                if look >= LOOKS_MAX - 1:
+                    left_out |= read
         finally:
             self._store.release(draft)
-        raise CannotShip(shown(source.root), refused=_named(restless))
+        raise CannotShip(shown(source.root), refused=_named(left_out)[:REFUSED_MAX])
 
     def _look(self, source: Source, left_out: dict[bytes, str]) -> Found:
         walk = Walk(
@@ -117,7 +119,8 @@ class Packing:
         found = _without_outside_links(found)
         if left_out:
             kept = [file for file in found.files if file.path not in left_out]
-            found = found._replace(files=kept, refused=[*found.refused, *_named(left_out)])
+            refused = [*found.refused, *_named(left_out)][:REFUSED_MAX]
+            found = found._replace(files=kept, refused=refused)
         if source.is_strict and found.refused:
             raise CannotShip(shown(source.root), refused=found.refused)
         for path in source.named:
@@ -145,7 +148,7 @@ class Packing:
                 if made is None or not self._is_kept(made, draft):
                     made = self._read(source.root, files, draft)
             except Changed as changed:
-                restless[changed.path] = changed.why
+                restless |= changed.restless
                 continue
             recall.remember(key, made, files, looked_ns=looked_ns)
             digests.append(made)
@@ -173,17 +176,21 @@ class Packing:
         return all(self._store.keep(part, draft=draft) for part in parts)
 
     def _read(self, root: bytes, files: Sequence[Seen], draft: str) -> bytes:
-        """Put the bytes of files into the store: many that share a chunk, or one in many chunks."""
+        """Put the bytes of files into the store: many that share a chunk, or one in many chunks.
+
+        Raises Changed with all of them: else each would cost a look of its own.
+        """
         if len(files) == 1:
             return self._read_one(root, files[0], draft)
-        pieces = []
+        pieces: list[bytes] = []
+        restless: dict[bytes, str] = {}
         for file in files:
-            descriptor = _open(root, file)
             try:
-                pieces.append(_read_exactly(descriptor, file, file.size))
-                _check(descriptor, file)
-            finally:
-                os.close(descriptor)
+                pieces.append(_read_small(root, file))
+            except Changed as changed:
+                restless |= changed.restless
+        if restless:
+            raise Changed(restless)
         return self._put(b"".join(pieces), draft)
 
     def _read_one(self, root: bytes, file: Seen, draft: str) -> bytes:
@@ -270,7 +277,17 @@ def _open(root: bytes, file: Seen) -> int:
     try:
         return os.open(joined(root, file.path), flags)
     except OSError as error:
-        raise Changed(file.path, f"cannot be read: {error.strerror}") from error
+        raise Changed({file.path: f"cannot be read: {error.strerror}"}) from error
+
+
+def _read_small(root: bytes, file: Seen) -> bytes:
+    descriptor = _open(root, file)
+    try:
+        data = _read_exactly(descriptor, file, file.size)
+        _check(descriptor, file)
+    finally:
+        os.close(descriptor)
+    return data
 
 
 def _read_exactly(descriptor: int, file: Seen, size: int) -> bytes:
@@ -279,16 +296,16 @@ def _read_exactly(descriptor: int, file: Seen, size: int) -> bytes:
         while len(data) < size and (more := os.read(descriptor, size - len(data))):
             data += more
     except OSError as error:
-        raise Changed(file.path, f"cannot be read: {error.strerror}") from error
+        raise Changed({file.path: f"cannot be read: {error.strerror}"}) from error
     if len(data) != size:
-        raise Changed(file.path, "it changes while it is read")
+        raise Changed({file.path: RESTLESS})
     return data
 
 
 def _check(descriptor: int, file: Seen) -> None:
     now = seen(file.folder, file.name, file.path, os.fstat(descriptor))
     if now != file:
-        raise Changed(file.path, "it changes while it is read")
+        raise Changed({file.path: RESTLESS})
 
 
 def _without_outside_links(found: Found) -> Found:

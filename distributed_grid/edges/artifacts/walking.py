@@ -1,10 +1,12 @@
 """What is in a directory: folders, files, links, and what may not travel.
 
 Lives here: looking. Never here: reading files (`packing`), patterns (`ignoring`).
-Invariant: symbolic links are looked at, never followed; the same tree is found in the same order.
+Invariant: symbolic links are looked at, never followed; the same tree is found in the same order;
+what Grid itself was writing there when it was cut short is not there.
 """
 
 import os
+import re
 import stat
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
@@ -35,6 +37,9 @@ _KINDS: Final = (
     (stat.S_ISCHR, "a device"),
 )
 
+DRAFT: Final = b".grid-draft-"  # Before 32 digits: an output that is being written (`outputs`).
+_DRAFT_NAME: Final = re.compile(re.escape(DRAFT) + rb"[0-9a-f]{32}")
+
 Wanted = Callable[[Sequence[bytes], bool], bool]  # By path, and whether it is a folder.
 
 
@@ -62,6 +67,11 @@ class Found(NamedTuple):
     refused: list[Refused]
     size_bytes: int
     entries: int
+
+
+def is_draft(name: bytes) -> bool:
+    """Whether a file is ours, among those of people: they never made it."""
+    return _DRAFT_NAME.fullmatch(name) is not None
 
 
 def seen(folder: int, name: bytes, path: bytes, status: os.stat_result) -> Seen:
@@ -152,11 +162,15 @@ class Walk:
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
-                text = os.read(descriptor, IGNORE_BYTES_MAX)
+                text = os.read(descriptor, IGNORE_BYTES_MAX + 1)
             finally:
                 os.close(descriptor)
         except OSError as error:
             self._refuse(b"/".join((*parts, IGNORE_FILE)), f"cannot be read: {error.strerror}")
+            return rules
+        if len(text) > IGNORE_BYTES_MAX:  # What its end keeps at home may be a secret.
+            most = f"it has more than {IGNORE_BYTES_MAX >> 10} KiB"
+            self._refuse(b"/".join((*parts, IGNORE_FILE)), f"{most}: write fewer, wider patterns")
             return rules
         return (*rules, rules_of(text, depth=len(parts)))
 
@@ -171,8 +185,10 @@ class Walk:
         name = entry.name
         path = (*parts, name)
         is_folder = entry.is_dir(follow_symlinks=False)
-        if (rules and is_ignored(rules, path, is_folder=is_folder)) or (
-            self._wanted is not None and not self._wanted(path, is_folder)
+        if (
+            is_draft(name)
+            or (rules and is_ignored(rules, path, is_folder=is_folder))
+            or (self._wanted is not None and not self._wanted(path, is_folder))
         ):
             return None
         whole = b"/".join(path)

@@ -391,7 +391,7 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(tmp_path, store, mon
         made = real(self, root_, file, draft)
         if not (root / "b").exists():
             plant(root, {"a": "after", "b": ""})
-            raise packing.Changed(file.path, "it changes while it is read")
+            raise packing.Changed({file.path: packing.RESTLESS})
         return made
 
     monkeypatch.setattr(Packing, "_read_one", read)

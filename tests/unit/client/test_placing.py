@@ -56,6 +56,11 @@ def test_one_word_is_a_list_of_one():
     assert spec(outputs="*.csv").outputs == ("*.csv",)
 
 
+@pytest.mark.parametrize("word", [".", "./", "././/."])
+def test_the_directory_itself_as_an_output_is_all_that_is_in_it(word):
+    assert spec(outputs=[word, "**", "./a"]).outputs == ("**", "./a")
+
+
 def test_nodes_that_are_insisted_on_stay_beside_other_wishes():
     made = spec(preferred_nodes=["gpu1"], strict_nodes=True, on_class="Data-Center")
 
