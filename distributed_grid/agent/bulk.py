@@ -24,6 +24,7 @@ class Bulk:
     def __init__(self, chunks: Chunks, mesh: MeshSide) -> None:
         self._mesh = mesh
         self.shipping = Shipping(chunks, self._send, admit=self._admit, broke=mesh.broke)
+        self.shipping.hang_up = self._hang_up
         mesh.on_bulk = self._heard
         mesh.on_link = self._link
 
@@ -33,6 +34,11 @@ class Bulk:
 
     async def _send(self, peer: NodeId, message: ArtifactMessage) -> bool:
         return await self._mesh.send_bulk(peer, encode(message))
+
+    def _hang_up(self, peer: NodeId) -> None:
+        """What it did not read is lost: on the next link it is said again."""
+        if self._mesh.links is not None:
+            self._mesh.links.hang_up(peer, "does not read")
 
     def _heard(self, peer: NodeId, body: bytes) -> bool:
         try:

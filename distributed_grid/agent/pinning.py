@@ -3,17 +3,21 @@
 Lives here: which manifests are pinned for whom, and copies of inputs on a second machine. Never
 here: making room (`edges.artifacts`).
 Invariant: pins follow what is known of jobs, also after a start; nothing stays pinned for a job
-that has ended.
+that has ended, nor for a machine that is gone.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Final
 
 from distributed_grid.agent.housing import outputs_of
 from distributed_grid.agent.pace import Rest
 from distributed_grid.agent.setting_out import SettingOut, manifests_of, pin_of
 from distributed_grid.agent.shipping import Shipping
+from distributed_grid.agent.shipping_out import Shipment as Transfer
+from distributed_grid.edges.artifacts import CacheError
 from distributed_grid.kernel.across.record import JobRecord
 from distributed_grid.kernel.across.record_bytes import spec_of
 from distributed_grid.kernel.across.record_parts import note_of, standing_of
@@ -29,6 +33,8 @@ LOOK_S: Final = 5.0  # What came stays for five minutes anyway, and what is over
 SMALL_BYTES: Final = 8 << 20  # Such inputs are copied before a submission is acknowledged,
 SMALL_S: Final = 1.0  # if that takes no longer.
 SAVED: Final = b"saved"  # In the bytes of a note: the name of a field.
+TURN: Final = 100  # Jobs that are looked at in one go: a millisecond, then others have their turn.
+GONE_LOOKS: Final = 12  # Who was not there for a minute is not waited for; it can ask again.
 
 Pin = tuple[ManifestId, str]
 
@@ -49,6 +55,8 @@ class Pinning:
         self._pinned: set[Pin] = set()
         self.rest: Rest = asyncio.sleep  # Between two looks.
         self._held: dict[JobId, tuple[JobRecord, tuple[ManifestId, ...]]] = {}
+        self._packed: dict[JobId, ManifestId] = {}  # Copied before the job's record names it.
+        self._away: dict[NodeId, int] = {}  # Who is sent something and not there: looks since then.
 
     async def run(self) -> None:
         """For ever."""
@@ -66,18 +74,57 @@ class Pinning:
         jobs = self._node.coordinator.jobs
         for job_id in [one for one in self._setting_out.bare if is_over(jobs.get(one))]:
             self._setting_out.forget(job_id)
-        for job in list(jobs.values()):
+        for job_id in [one for one in self._packed if is_over(jobs.get(one))]:
+            del self._packed[job_id]
+        await self._look_at_copies()
+
+    async def _look_at_copies(self) -> None:
+        """Begin those that are lacking, one of each at a time; end those that nobody needs."""
+        transfers = self._shipping.under_way()
+        under_way = {one.manifest_id for one in transfers if self._is_alive(one.peer)}
+        needless = {(one.manifest_id, one.peer) for one in transfers if not one.is_asked}
+        for number, job in enumerate(list(self._node.coordinator.jobs.values())):
+            if number % TURN == TURN - 1:
+                await asyncio.sleep(0)
             if job.is_guest or job.has_ended:
                 continue
-            if job.spec.ship is not None and not self._is_under_way(job.spec.ship.manifest):
-                await self.copy(job)
-            await self._copy_state(job)
+            if needless:
+                needless.difference_update(self._places(job))
+            ship = job.spec.ship
+            if ship is not None and ship.manifest not in under_way and await self.copy(job):
+                under_way.add(ManifestId(ship.manifest))
+            await self._copy_state(job, under_way)
+        self._give_up(transfers, needless)
+
+    def _places(self, job: Job) -> Iterator[tuple[ManifestId, NodeId]]:
+        """What of a job is to be where."""
+        packed = self._packed.get(job.spec.id)
+        named = {*manifests_of(job.spec), *_states(job), *([packed] if packed else [])}
+        return product(named, job.guardians)
+
+    def _give_up(self, transfers: list[Transfer], needless: set[tuple[ManifestId, NodeId]]) -> None:
+        """Withdraw copies that nobody needs, and whatever is for a machine that is gone for good.
+
+        Who is away for a moment is sent the rest when it is back.
+        """
+        gone = {one.peer for one in transfers if not self._is_there(one.peer)}
+        self._away = {peer: self._away.get(peer, 0) + 1 for peer in gone}
+        for one in transfers:
+            is_needless = (one.manifest_id, one.peer) in needless and not one.is_asked
+            is_lost = self._away.get(one.peer, 0) >= GONE_LOOKS
+            if (is_needless or is_lost) and not one.over.is_set():
+                self._shipping.withdraw(one.peer, one.manifest_id)
 
     def _repin(self, before: set[Pin], wanted: set[Pin]) -> set[Pin]:
         chunks = self._shipping.chunks
         for manifest, owner in before - wanted:
             chunks.unpin(manifest, owner)
-        return {one for one in wanted if chunks.pin(*one)}
+        pinned = set()
+        for one in wanted:
+            with contextlib.suppress(CacheError):  # A disk in trouble: the next look tries again.
+                if chunks.pin(*one):
+                    pinned.add(one)
+        return pinned
 
     def _wanted(self) -> Iterator[Pin]:
         for job in self._node.coordinator.jobs.values():
@@ -106,28 +153,35 @@ class Pinning:
 
     # Copies
 
-    async def copy(self, job: Job, packed: Shipment | None = None) -> None:
-        """See to it that a second machine has the files of a job; those that were packed for it."""
+    async def copy(self, job: Job, packed: Shipment | None = None) -> bool:
+        """See to it that a second machine has the files of a job; those that were packed for it.
+
+        False: nothing is sent, because they are there or because there is nobody to have them.
+        """
         ship = job.spec.ship or packed
         guardian = self._guardian(job, ship) if ship is not None else None
         if ship is None or guardian is None:
-            return
+            return False
         if self._shipping.is_safe(ManifestId(ship.manifest), guardian):
-            return
+            return False
         self._reach(guardian)
+        if job.spec.ship is None:
+            self._packed[job.spec.id] = ManifestId(ship.manifest)
         for manifest in _all_of(job, ship):
             await self._shipping.ship(guardian, manifest)
+        return True
 
-    async def _copy_state(self, job: Job) -> None:
+    async def _copy_state(self, job: Job, under_way: set[ManifestId]) -> None:
         """The same for the last state that it saved, while that is here."""
         for manifest in _states(job)[:1]:
             state = Shipment(manifest=manifest, size_bytes=0, files=0)
             guardian = self._guardian(job, state)
-            if guardian is None or self._is_under_way(manifest) or self.is_copied(job, state):
+            if guardian is None or manifest in under_way or self.is_copied(job, state):
                 continue
             if (manifest, pin_of(job.spec.id)) in self._pinned:
                 self._reach(guardian)
                 await self._shipping.ship(guardian, manifest)
+                under_way.add(manifest)
 
     async def copied(self, jobs: list[Job]) -> int:
         """Copy the files of new jobs, if they are small; how much is left for `look`.
@@ -157,9 +211,6 @@ class Pinning:
             if shipment := self._shipping.shipment(manifest, guardian):
                 await shipment.over.wait()
 
-    def _is_under_way(self, manifest: str) -> bool:
-        return any(one.manifest == manifest for one in self._shipping.progress())
-
     def is_copied(self, job: Job, ship: Shipment) -> bool:
         """Whether one that keeps its record keeps these files of it."""
         name = ManifestId(ship.manifest)
@@ -187,11 +238,19 @@ class Pinning:
         return next((node for node in willing if node not in hosts), next(iter(willing), None))
 
     def _is_willing(self, node: NodeId, ship: Shipment | None) -> bool:
+        shipment = self._shipping.shipment(ManifestId(ship.manifest), node) if ship else None
+        # What it asked for itself, and did not want after all, tells nothing about copies.
+        is_refused = shipment is not None and shipment.state == "refused" and not shipment.is_asked
+        return self._is_alive(node) and not is_refused
+
+    def _is_alive(self, node: NodeId) -> bool:
         across = self._node.across
         peer = across.peers.get(node) if across is not None else None
-        shipment = self._shipping.shipment(ManifestId(ship.manifest), node) if ship else None
-        is_refused = shipment is not None and shipment.state == "refused"
-        return peer is not None and peer.is_alive and not is_refused
+        return peer is not None and peer.is_alive
+
+    def _is_there(self, node: NodeId) -> bool:
+        """Alive; or there is a link, whatever is thought of it."""
+        return self._is_alive(node) or self._shipping.is_linked(node)
 
 
 def _all_of(job: Job, ship: Shipment) -> set[ManifestId]:

@@ -9,6 +9,7 @@ before that never started, and that is what its home hears.
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final, Protocol
 
 import msgspec
@@ -173,7 +174,7 @@ class Preparing:
         files = self._ground.files
         await asyncio.to_thread(files.remove, self.folder)  # Of an attempt that was cut short.
         if self.spec.ship is None:
-            await asyncio.to_thread(files.make, self.folder)
+            await _in_thread(files.make, self.folder)
         else:
             await self._unpacked(ManifestId(self.spec.ship.manifest), self.folder)
 
@@ -212,7 +213,7 @@ class Preparing:
             await ground.fetch.have(manifest, self.spec, owner=owner or self.run.attempt)
             self.stage = UNPACKING
             try:
-                await _in_thread(unpack or ground.files.unpack, manifest, folder)
+                await _in_thread(partial(unpack or ground.files.unpack, manifest), folder)
             except CannotUnpack as error:
                 if not error.lacking or tries + 1 == TRIES:
                     raise
@@ -244,11 +245,17 @@ class Preparing:
         ]
 
 
-async def _in_thread(work: Callable[[ManifestId, str], object], *words: str) -> None:
-    """Do something that blocks; who is cancelled meanwhile waits until it has ended."""
-    running = asyncio.ensure_future(asyncio.to_thread(work, ManifestId(words[0]), words[1]))
-    try:
-        await asyncio.shield(running)
-    except asyncio.CancelledError:
-        await asyncio.wait([running])
-        raise
+async def _in_thread(work: Callable[[str], object], folder: str) -> None:
+    """Make a directory; who is cancelled meanwhile, however often, waits until that has ended.
+
+    Else it would be there after it was removed.
+    """
+    running = asyncio.get_running_loop().run_in_executor(None, work, folder)
+    cancelled: asyncio.CancelledError | None = None
+    while not running.done():
+        try:
+            await asyncio.wait([running])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if failure := cancelled or running.exception():
+        raise failure

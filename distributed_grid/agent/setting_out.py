@@ -14,7 +14,15 @@ from typing import Any, Final
 
 import msgspec
 
-from distributed_grid.edges.artifacts import ArtifactError, CannotShip, Chunks, Files, Refused
+from distributed_grid.agent.looking import Looking
+from distributed_grid.edges.artifacts import (
+    ArtifactError,
+    CacheError,
+    CannotShip,
+    Chunks,
+    Files,
+    Refused,
+)
 from distributed_grid.edges.artifacts import Packed as PackedFiles
 from distributed_grid.errors import GridError, NotFound
 from distributed_grid.kernel.jobs import Job
@@ -52,6 +60,7 @@ class SettingOut:
     ) -> None:
         self._node, self._files, self._chunks = node, files, chunks
         self._clock_ms = clock_ms
+        self.looking = Looking()
         self.step: Callable[[NodeEvent], Awaitable[None]] = nothing
         self.send: Callable[[NodeId, JobMessage], None] = lambda _peer, _message: None
         self.later: Callable[[Coroutine[Any, Any, None]], None] = lambda work: work.close()
@@ -97,7 +106,11 @@ class SettingOut:
 
     async def _packed_unasked(self, directory: str) -> PackedFiles | None:
         """A directory that nobody named; None: nothing is in it, or nothing that travels."""
-        if not await asyncio.to_thread(self._files.has_entries, directory):
+        is_filled = await self.looking.at(directory, self._files.has_entries)
+        if is_filled is None:
+            refused = [Refused(".", "its disk does not answer")]
+            raise CannotShip(directory, refused=refused)
+        if not is_filled:
             return None  # Seen in a moment; what is packed leaves a trace on the disk.
         found = await self._pack(directory, UNASKED)
         return found if found.entries else None
@@ -238,8 +251,11 @@ class SettingOut:
             found = await asyncio.shield(look.packing)
             if not isinstance(found, Shipment):
                 return found
-            if self._pin(ManifestId(found.manifest), job.spec.id):
-                return found
+            try:
+                if self._pin(ManifestId(found.manifest), job.spec.id):
+                    return found
+            except CacheError as error:
+                return error
             self._looks.pop(directory, None)  # It was long ago, and has made room for others.
         return NotFound("files", directory)
 

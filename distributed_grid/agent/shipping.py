@@ -9,6 +9,7 @@ out what is lacking. Memory is bounded by the few places for those who send to u
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 from typing import Final
 
 from distributed_grid.agent.shipping_in import Arrival
@@ -16,7 +17,7 @@ from distributed_grid.agent.shipping_lane import Lane, Send
 from distributed_grid.agent.shipping_loading import Loading
 from distributed_grid.agent.shipping_out import Progress, Shipment
 from distributed_grid.agent.shipping_receiving import Admit
-from distributed_grid.edges.artifacts import Chunks
+from distributed_grid.edges.artifacts import CacheError, Chunks
 from distributed_grid.model.artifact import Manifest, ManifestId
 from distributed_grid.model.ids import NodeId
 from distributed_grid.wire.artifacts import ArtifactMessage, Offer, Refusal
@@ -47,6 +48,7 @@ class Shipping:
         self.chunks = chunks
         self.loading = Loading(chunks)
         self.send = send
+        self.hang_up: Callable[[NodeId], None] = lambda _peer: None
         self.admit = admit
         self._arrived = arrived
         self.broke = broke
@@ -102,16 +104,17 @@ class Shipping:
         """Bring something to a peer; the transfer that there is, unless it was refused.
 
         A job can run before its files are durable there: `durable=False` saves every sync.
-        `again`: the peer says that it does not have it, whatever we thought.
+        `again`: the peer asks for it: it does not have it, whatever we thought.
         """
         if found := self._current(manifest, peer, durable=durable, again=again):
             return found
-        read, body = await asyncio.to_thread(self._read, manifest, _owner(peer))
+        read, body, why = await asyncio.to_thread(self._read, manifest, _owner(peer))
         if found := self._current(manifest, peer, durable=durable, again=again):
             return found
         shipment = Shipment(peer, manifest, read or Manifest(), body, is_durable=durable)
+        shipment.is_asked = again
         if read is None:
-            shipment.refuse("unknown", "it is not here")
+            shipment.refuse("unknown", why)
             return shipment
         self._shipments[manifest, peer] = shipment
         self._forget_finished()
@@ -128,22 +131,30 @@ class Shipping:
         if shipment.over.is_set():
             is_enough = shipment.state == "complete" and not again
             return shipment if is_enough and (shipment.is_durable or not durable) else None
+        shipment.is_asked = shipment.is_asked or again
         if durable and not shipment.is_durable:
             shipment.harden()
             self._lane(peer).begin(shipment)
         return shipment
 
-    def _read(self, manifest: ManifestId, owner: str) -> tuple[Manifest | None, bytes]:
-        if not self.chunks.pin(manifest, owner):
-            return None, b""
-        return self.chunks.manifest(manifest), self.chunks.manifest_body(manifest) or b""
+    def _read(self, manifest: ManifestId, owner: str) -> tuple[Manifest | None, bytes, str]:
+        """What is to be sent, pinned; or why it cannot be."""
+        try:
+            is_here = self.chunks.pin(manifest, owner)
+            read = self.chunks.manifest(manifest) if is_here else None
+            body = self.chunks.manifest_body(manifest) if is_here else None
+        except CacheError as error:  # A disk in trouble; it may be there, later.
+            self.chunks.unpin(manifest, owner)
+            return None, b"", error.message
+        return read, body or b"", "it is not here"
 
     def _forget_finished(self) -> None:
         """The oldest of those that are over make room."""
         excess = len(self._shipments) - FINISHED_MAX
-        over = [key for key, one in self._shipments.items() if one.over.is_set()]
-        for key in over[: max(0, excess)]:
-            del self._shipments[key]
+        if excess > 0:
+            over = (key for key, one in self._shipments.items() if one.over.is_set())
+            for key in list(islice(over, excess)):
+                del self._shipments[key]
 
     def withdraw(self, peer: NodeId, manifest: ManifestId) -> None:
         """The peer need not have it any more."""
@@ -162,7 +173,7 @@ class Shipping:
 
     def _rest(self) -> None:
         """Hold nothing while nothing is sent."""
-        if all(one.over.is_set() for one in self._shipments.values()):
+        if not any(lane.is_sending for lane in self._lanes.values()):
             self.loading.forget()
 
     # What is where
@@ -182,9 +193,17 @@ class Shipping:
             one.state == "sending" and one.peer in self._up for one in self._shipments.values()
         )
 
+    def under_way(self) -> list[Shipment]:
+        """Every transfer to a peer that is not over."""
+        return [one for one in self._shipments.values() if not one.over.is_set()]
+
     def progress(self) -> list[Progress]:
-        """Every transfer that is under way."""
-        return [one.progress() for one in self._shipments.values() if not one.over.is_set()]
+        """How far each of them is."""
+        return [one.progress() for one in self.under_way()]
+
+    def is_linked(self, peer: NodeId) -> bool:
+        """Whether there is a link."""
+        return peer in self._up
 
     # Receiving
 

@@ -3,19 +3,20 @@
 Lives here: whose turn it is to speak. Never here: from the disk (`shipping_loading`) and to it
 (`shipping_receiving`), the rules of one transfer (`shipping_out`), all peers (`shipping`).
 Invariant: hearing never waits for saying, else two nodes that send to each other would wait for
-ever; what is heard is bounded before it is kept.
+ever; what is heard is bounded before it is kept. Nothing is lost on a link that stays.
 """
 
 import asyncio
 import zlib
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from distributed_grid.agent.shipping_in import Arrival, NotFetched
 from distributed_grid.agent.shipping_loading import Loading
 from distributed_grid.agent.shipping_out import Shipment
 from distributed_grid.agent.shipping_receiving import Harbour, Receiving
+from distributed_grid.edges.artifacts import CacheError
 from distributed_grid.model.artifact import ManifestId
 from distributed_grid.model.ids import NodeId
 from distributed_grid.wire.artifacts import (
@@ -34,7 +35,10 @@ from distributed_grid.wire.artifacts import (
 )
 
 INBOX_MAX: Final = 3_000  # Messages of one peer that were not looked at yet: eight windows.
-REPLIES_MAX: Final = 1_000  # Answers that one peer did not take yet.
+REPLIES_MAX: Final = 1_000  # Answers that one peer did not take yet; then it does not read.
+# What one peer was asked for and has not sent yet: enough that no place for arrivals is ever empty;
+# more would only cost its sender a manifest each. The next ones are asked for as these come.
+ASKED_MAX: Final = 64
 SAMPLE_BYTES: Final = 16 << 10  # Of a chunk, to see whether squeezing pays.
 # zlib squeezes source code at 100 MB/s to a third, and looks at what does not shrink at 40: well
 # below that the link is what everybody waits for.
@@ -44,10 +48,18 @@ FROM_SENDERS: Final[frozenset[Reason]] = frozenset({"unknown", "gone", "withdraw
 Send = Callable[[NodeId, ArtifactMessage], Awaitable[bool]]  # False: there is no link.
 
 
+class Unwanted(NamedTuple):
+    """Nobody here waits for it any more."""
+
+    manifest: ManifestId
+    was_durable: bool  # As it was asked for.
+
+
 class Office(Harbour, Protocol):
     """All transfers of a node, as one lane sees them."""
 
     send: Send
+    hang_up: Callable[[NodeId], None]  # Let a peer go that does not read.
     loading: Loading
     bytes_sent: int
 
@@ -81,9 +93,11 @@ class Lane:
         self._replies: deque[ArtifactMessage] = deque()
         self._shipments: dict[ManifestId, Shipment] = {}
         self._receiving = Receiving(peer, office, self.reply)
-        self._wanted: dict[ManifestId, bool] = {}
+        self._wanted: dict[ManifestId, bool] = {}  # Whether it is to be durable.
         self._wanting: Counter[ManifestId] = Counter()  # How many wait for it.
-        self._inbox: deque[ArtifactMessage | Arrival] = deque()
+        self._to_ask: dict[ManifestId, None] = {}  # What of it was not asked for yet, in order,
+        self._asked: set[ManifestId] = set()  # and what was, on this link.
+        self._inbox: deque[ArtifactMessage | Arrival | Unwanted] = deque()
         self._to_write = asyncio.Event()
         self._to_read = asyncio.Event()
         self._tasks = [
@@ -102,8 +116,8 @@ class Lane:
         self._links += 1
         for shipment in self._shipments.values():
             shipment.restart()
-        for manifest, is_durable in self._wanted.items():
-            self.reply(Fetch(manifest=manifest, is_durable=is_durable))
+        self._asked.clear()
+        self._to_ask = dict.fromkeys(self._wanted)
         self._to_write.set()
 
     def pause(self) -> None:
@@ -128,13 +142,21 @@ class Lane:
         self._wanting[manifest] += 1
         if manifest not in self._wanted or (is_durable and not self._wanted[manifest]):
             self._wanted[manifest] = is_durable
-            self.reply(Fetch(manifest=manifest, is_durable=is_durable))
+            self._to_ask[manifest] = None
+            self._to_write.set()
 
     def want_no_more(self, manifest: ManifestId) -> None:
         """One who waited for it has it, or does not care; the last takes the question back."""
         self._wanting[manifest] -= 1
         if not self._wanting[manifest]:
-            del self._wanting[manifest], self._wanted[manifest]
+            del self._wanting[manifest]
+            was_durable = self._wanted.pop(manifest)
+            self._to_ask.pop(manifest, None)
+            self._asked.discard(manifest)
+            self._to_write.set()  # There is room for the next question.
+            if self._receiving.is_coming(manifest):  # Dropped when nothing else is done with it.
+                self._inbox.append(Unwanted(manifest, was_durable))
+                self._to_read.set()
 
     def entered(self, arrival: Arrival) -> None:
         """A place is free for it."""
@@ -142,10 +164,18 @@ class Lane:
         self._to_read.set()
 
     def reply(self, message: ArtifactMessage) -> None:
-        """Say something before any chunk."""
-        if self._is_up and len(self._replies) < REPLIES_MAX:
+        """Say something before any chunk; to who does not read nothing more is said."""
+        if self._is_up and len(self._replies) >= REPLIES_MAX:
+            self.pause()  # On the next link everything is said again.
+            self._office.hang_up(self.peer)
+        elif self._is_up:
             self._replies.append(message)
             self._to_write.set()
+
+    @property
+    def is_sending(self) -> bool:
+        """Whether something is on its way to it."""
+        return bool(self._shipments)
 
     def take(self, message: ArtifactMessage) -> bool:
         """Something was heard; it is kept if it may be. False: there is too much of it."""
@@ -185,6 +215,11 @@ class Lane:
     async def _next(self) -> ArtifactMessage | None:
         if self._replies:
             return self._replies.popleft()
+        if self._to_ask and len(self._asked) < ASKED_MAX:
+            manifest = next(iter(self._to_ask))
+            del self._to_ask[manifest]
+            self._asked.add(manifest)
+            return Fetch(manifest=manifest, is_durable=self._wanted[manifest])
         for shipment in list(self._shipments.values()):
             if message := shipment.next_message():
                 return message
@@ -200,9 +235,13 @@ class Lane:
         rate = shipment.rate(now_s)
         # Those who are sent something at the same time share the way out of here.
         is_slow = rate is not None and rate < SLOW_BYTES_S // max(self._office.sending(), 1)
-        data = await self._office.loading.load(digest)
+        data, why = None, "a chunk of it was lost here"
+        try:
+            data = await self._office.loading.load(digest)
+        except CacheError as error:  # A disk in trouble; another node may have it.
+            why = error.message
         if data is None:
-            shipment.refuse("gone", "a chunk of it was lost here")
+            shipment.refuse("gone", why)
             self._finish_shipment(shipment)
             return Refusal(manifest=shipment.manifest_id, reason="gone")
         squeezed = await asyncio.to_thread(squeeze, data) if is_slow else None
@@ -224,8 +263,11 @@ class Lane:
                 continue
             await self._hear(self._inbox.popleft())
 
-    async def _hear(self, message: ArtifactMessage | Arrival) -> None:
+    async def _hear(self, message: ArtifactMessage | Arrival | Unwanted) -> None:
         match message:
+            case Unwanted(manifest=manifest, was_durable=was_durable):
+                if manifest not in self._wanted:
+                    self._receiving.give_up(manifest, was_durable=was_durable)
             case Arrival() | Offer() | ManifestPart() | Chunk():
                 await self._receiving.hear(message)
             case Fetch(manifest=manifest, is_durable=is_durable):
@@ -236,15 +278,18 @@ class Lane:
                     self.reply(Refusal(manifest=manifest, reason="unknown"))
             case Refusal(manifest=manifest, reason=reason, detail=detail) if reason in FROM_SENDERS:
                 self._receiving.withdrawn(manifest)
-                short = detail[:DETAIL_CHARACTERS_MAX]
-                error = NotFetched(self.peer, reason=reason, detail=short)
-                self._office.failed(manifest, error)
+                self._not_sent(manifest, reason, detail)
             case WantManifest() | Lacking() | Kept() | Complete() | Refusal():
                 if found := self._shipments.get(message.manifest):
                     found.heard(message)
                     if found.over.is_set():
                         self._finish_shipment(found)
                     self._to_write.set()
+
+    def _not_sent(self, manifest: ManifestId, reason: Reason, detail: str) -> None:
+        if manifest in self._wanted:  # Else those who wait for it asked another peer.
+            short = detail[:DETAIL_CHARACTERS_MAX]
+            self._office.failed(manifest, NotFetched(self.peer, reason=reason, detail=short))
 
     def _over(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()

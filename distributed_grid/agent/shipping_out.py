@@ -60,6 +60,7 @@ class Shipment:
         self.peer = peer
         self.manifest_id = manifest_id
         self.is_durable = is_durable  # What counts as there is synced.
+        self.is_asked = False  # By the peer; else it is to have it, whether it wants to or not.
         self.state: State = "offering"
         self.reason: Reason | None = None
         self.detail = ""

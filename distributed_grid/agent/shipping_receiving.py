@@ -33,6 +33,7 @@ from distributed_grid.wire.artifacts import (
 
 ARRIVALS_MAX: Final = 64  # Transfers of one peer to us that were begun, and nobody asked for.
 HOLD_S: Final = 300.0  # What came stays so long, until a job pins it or the link is back.
+NOT_ASKED: Final[tuple[Reason, str]] = ("not-permitted", "nobody here asks for it any more")
 
 Admit = Callable[[NodeId, Offer], tuple[Reason, str] | None]  # None: welcome.
 Incoming = Offer | ManifestPart | Chunk | Arrival  # The last: a place is free for it.
@@ -112,6 +113,10 @@ class Receiving:
             else:
                 await self._try(arrival, self._described(arrival, message))
 
+    def is_coming(self, manifest: ManifestId) -> bool:
+        """Whether it was offered, and is not all here."""
+        return manifest in self._arrivals
+
     def bytes_of(self, manifest: ManifestId) -> tuple[int, int] | None:
         """How many bytes of something are here, and of how many; None: nothing of it comes."""
         arrival = self._arrivals.get(manifest)
@@ -120,6 +125,16 @@ class Receiving:
     def withdrawn(self, manifest: ManifestId) -> None:
         """The peer does not send it any more."""
         if arrival := self._arrivals.get(manifest):
+            self._drop(arrival)
+
+    def give_up(self, manifest: ManifestId, *, was_durable: bool) -> None:
+        """Nobody here waits for it any more; what its sender wants to be kept comes all the same.
+
+        `was_durable`: that it is to be durable was our wish, not its sender's.
+        """
+        arrival = self._arrivals.get(manifest)
+        if arrival is not None and (was_durable or not arrival.is_durable):
+            self._refuse(manifest, *NOT_ASKED)
             self._drop(arrival)
 
     async def sync(self) -> None:
@@ -155,12 +170,17 @@ class Receiving:
 
     async def _offered(self, offer: Offer) -> None:
         no = objection(offer) or self._harbour.admit(self.peer, offer)
-        arrival, is_awaited = self._arrivals.get(offer.manifest), self._harbour.is_awaited
-        is_full = len(self._arrivals) >= ARRIVALS_MAX and not is_awaited(offer.manifest)
+        arrival = self._arrivals.get(offer.manifest)
+        is_awaited = self._harbour.is_awaited(offer.manifest)
+        is_full = len(self._arrivals) >= ARRIVALS_MAX and not is_awaited
+        if no is None and not (offer.is_durable or is_awaited):
+            no = NOT_ASKED  # Copies to keep are durable: this answers a question of before.
         if no is None and arrival is None and is_full:
             no = ("busy", f"{ARRIVALS_MAX} transfers were begun and not ended")
         if no is not None:
             self._refuse(offer.manifest, *no)
+            if arrival is not None:
+                self._drop(arrival)
             # Whoever waits here for it would wait for ever.
             error = NotFetched(self.peer, reason=no[0], detail=no[1])
             self._harbour.failed(offer.manifest, error)

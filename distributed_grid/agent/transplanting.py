@@ -5,6 +5,7 @@ Never here: packing (`setting_out`), copying (`pinning`), what follows for a job
 (`kernel.across.rooting`).
 Invariant: a submission waits for this a second at most, and only if its directory is small; a
 directory is looked at once for all jobs that were submitted before, and rests between two looks.
+One that does not answer, because its disk is gone, holds up no other.
 """
 
 import asyncio
@@ -57,6 +58,7 @@ class Transplanting:
     ) -> None:
         self._node, self._setting_out, self._pinning = node, setting_out, pinning
         self._files, self._clock_ms = files, clock_ms
+        self._looking = setting_out.looking
         self._due: dict[str, dict[JobId, None]] = {}  # By directory, the oldest first: not packed.
         self._copying: dict[JobId, Shipment] = {}  # Packed, and not known to be elsewhere.
         # Directories, until when they are not looked at; and when they were looked at last.
@@ -76,14 +78,17 @@ class Transplanting:
         self._heard_ms = self._clock_ms()
         bare = self._setting_out.bare  # Those were just looked at.
         found = [spec for spec in jobs if is_rootable(spec) and spec.id not in bare]
-        filled = {one: await self._is_filled(one) for one in {_directory(spec) for spec in found}}
-        return frozenset(spec.id for spec in found if filled[_directory(spec)])
+        directories = list(dict.fromkeys(_directory(spec) for spec in found))
+        filled = await asyncio.gather(*map(self._is_filled, directories))
+        full = {one for one, is_filled in zip(directories, filled, strict=True) if is_filled}
+        return frozenset(spec.id for spec in found if _directory(spec) in full)
 
     async def _is_filled(self, directory: str) -> bool:
         now_s = asyncio.get_running_loop().time()
         if self._filled.get(directory, 0.0) > now_s:
             return True
-        is_filled = await asyncio.to_thread(self._files.has_entries, directory)
+        # What does not answer may have something: then its job stays here, for now.
+        is_filled = await self._looking.at(directory, self._files.has_entries) is not False
         if is_filled:
             if len(self._filled) >= FILLED_MAX:
                 self._filled.clear()
@@ -145,7 +150,8 @@ class Transplanting:
     async def _is_small(self, directory: str) -> bool:
         if self._large.get(directory, 0) > self._clock_ms():
             return False
-        is_small = await asyncio.to_thread(self._files.is_within, directory, SMALL)
+        measured = await self._looking.at(directory, lambda one: self._files.is_within(one, SMALL))
+        is_small = measured is True
         if not is_small:
             if len(self._large) >= FILLED_MAX:
                 self._large.clear()
@@ -218,6 +224,9 @@ class Transplanting:
 
     async def _pack_some(self, jobs: list[Job]) -> str:
         """Pack the directory of a few, and copy it; why that cannot be, in words."""
+        directory = _directory(jobs[0].spec)
+        if await self._looking.at(directory, self._files.has_entries) is None:
+            return f"{directory} does not answer"  # Who packs it would wait for ever.
         bare = []
         for job in jobs:
             found = await self._setting_out.looked(job)  # One look for all of them.

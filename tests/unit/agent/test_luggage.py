@@ -243,9 +243,12 @@ def test_large_inputs_are_copied_after_those_who_need_them_to_begin(lab, tree, m
         assert await lab.pinning.copied([job]) == size
         lab.link.down()
         first = await lab.ships[0].ship(lab.host.me, packed.ship.manifest, durable=False)
+        begins = lab.ships[1].fetch(lab.home.me, packed.ship.manifest, durable=False)
+        beginning = asyncio.ensure_future(begins)
         await lab.pinning.look()
         assert not first.is_durable
         lab.link.up()
+        await beginning
         await first.over.wait()
         assert lab.pinning.bytes_left(job) == size
         await lab.pinning.look()

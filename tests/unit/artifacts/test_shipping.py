@@ -101,7 +101,8 @@ async def test_a_job_can_run_before_its_files_are_durable(tmp_path, monkeypatch)
         real = bob.chunks.sync
         monkeypatch.setattr(bob.chunks, "sync", lambda names: (synced.extend(names), real(names)))
         name = packed(ada, root)
-        shipment = await ada.ship(BOB, name, durable=False)
+        await bob.fetch(ADA, name, durable=False)
+        shipment = ada.shipment(name, BOB)
         await shipment.over.wait()
         assert (shipment.state, synced, ada.is_safe(name, BOB)) == ("complete", [], False)
         assert await ada.ship(BOB, name, durable=False) is shipment

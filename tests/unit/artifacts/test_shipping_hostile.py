@@ -295,6 +295,8 @@ async def test_nothing_is_called_durable_that_came_before_it_had_to_be(tmp_path,
     chunks = [Chunk(manifest=name, index=n, data=data) for n, data in enumerate(datas)]
     soft = msgspec.structs.replace(an_offer(body, 1_000), is_durable=False)
     async with a_stranger(tmp_path) as (eve, bob):
+        fetching = asyncio.ensure_future(bob.fetch(EVE, name, durable=False))
+        await eve.wait_for(Fetch)
         eve.say(soft)
         await eve.wait_for(WantManifest)
         eve.say(part(body))
@@ -309,6 +311,7 @@ async def test_nothing_is_called_durable_that_came_before_it_had_to_be(tmp_path,
         complete = await eve.wait_for(Complete)
         synced = set(bob.chunks._synced)
         told.set()
+        await fetching
 
         assert complete.is_durable
         assert {artifact.digest(data) for data in datas} <= synced
