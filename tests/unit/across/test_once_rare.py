@@ -17,6 +17,15 @@ from tests.unit.across.test_once_ends import WatchedRoom, careful
 from tests.unit.across.test_once_troubles import emptied
 
 
+def submitted(job: JobSpec, count: int, kind: type[OnceRoom] = WatchedRoom) -> OnceRoom:
+    """Nodes that know each other, one of which has this job."""
+    room = kind(count)
+    room.pass_time(6_000)
+    room[0].submit(job)
+    room.settle()
+    return room
+
+
 def only_votes(room: OnceRoom, home, job):
     """One that has a vote on a job and no copy of it."""
     holders = (home.me, *home.job(job).guardians)
@@ -36,11 +45,9 @@ def part(room: OnceRoom, some, *, is_seen: bool = True) -> None:
 
 def test_an_end_that_a_minority_has_is_told_by_nobody():
     """It reached its home and one voter of five; the home dies, and another attempt runs."""
-    room, job = WatchedRoom(7), once(voters=5)
-    room.pass_time(6_000)
+    job = once(voters=5)
+    room = submitted(job, 7)
     home = room[0]
-    home.submit(job)
-    room.settle()
     room.pass_time(3_000)
     voter = only_votes(room, home, job)
     part(room, [home, voter])
@@ -60,10 +67,8 @@ def test_an_end_that_a_minority_has_is_told_by_nobody():
 
 
 def test_who_votes_and_holds_no_copy_hears_of_the_end_and_forgets_its_vote():
-    room, job = WatchedRoom(7), once(voters=5)
-    room.pass_time(6_000)
-    room[0].submit(job)
-    room.settle()
+    job = once(voters=5)
+    room = submitted(job, 7)
     voter = only_votes(room, room[0], job)
     room.finish(job)
 
@@ -73,10 +78,8 @@ def test_who_votes_and_holds_no_copy_hears_of_the_end_and_forgets_its_vote():
 
 
 def test_who_voted_and_was_away_when_it_ended_asks_and_forgets_its_vote():
-    room, job = WatchedRoom(7), once(voters=5)
-    room.pass_time(6_000)
-    room[0].submit(job)
-    room.settle()
+    job = once(voters=5)
+    room = submitted(job, 7)
     voter = only_votes(room, room[0], job)
     room.isolate(voter)
     room.finish(job)
@@ -92,11 +95,9 @@ def test_who_voted_and_was_away_when_it_ended_asks_and_forgets_its_vote():
 
 def test_a_home_that_runs_it_itself_does_not_say_that_it_knows_nothing():
     """Another has taken it over and asks; that the asked one is home no more it does not know."""
-    room, job = WatchedRoom(4), once()
-    room.pass_time(6_000)
+    job = once()
+    room = submitted(job, 4)
     home = room[0]
-    home.submit(job)
-    room.settle()
     for other in room.nodes[1:]:
         fill(other)
     room.pass_time(1_000)
@@ -122,10 +123,8 @@ def _rules(node, job) -> bool:
 
 def lost_for_a_moment() -> tuple[WatchedRoom, JobSpec, Neighbour]:
     """Who runs it is back before the attempt in its place began; all know that."""
-    room, job = WatchedRoom(5), away()
-    room.pass_time(6_000)
-    room[0].submit(job)
-    room.settle()
+    job = away()
+    room = submitted(job, 5)
     room.pass_time(60_000)
     host = room.host(job)
     lose(room, host)
@@ -160,11 +159,9 @@ def test_an_attempt_that_comes_back_before_the_next_began_goes_on():
 
 
 def test_what_others_vote_on_does_not_run_where_they_were_left():
-    room, job = OnceRoom(4), once()
-    room.pass_time(6_000)
+    job = once()
+    room = submitted(job, 4, OnceRoom)
     home = room[0]
-    home.submit(job)
-    room.settle()
     room.pass_time(3_000)
     assert room.running(job.id) == [home.name]
     ready = home.node.part(home.now_ms)
@@ -230,11 +227,9 @@ def until_said(room: OnceRoom, kind: type):
 
 
 def test_who_has_another_home_by_now_confirms_nothing_that_it_had_not_told_its_voters():
-    room, job = WatchedRoom(5), away()
-    room.pass_time(6_000)
+    job = away()
+    room = submitted(job, 5)
     home = room[0]
-    home.submit(job)
-    room.settle()
     room.pass_time(2_000)
     host = room.host(job)
     other = next(room.by_id(one) for one in home.job(job).guardians if room.by_id(one) is not host)
