@@ -111,7 +111,10 @@ class Files(Protocol):
         ...
 
     def unpack(self, manifest: ManifestId, target: str) -> Manifest:
-        """Make a directory from a manifest, whole or not at all. Raises CannotUnpack, CacheError."""
+        """Make a directory from a manifest, whole or not at all.
+
+        Raises CannotUnpack, CacheError.
+        """
         ...
 
     def collect(self, root: str, *, owner: str, amount: Amount, globs: tuple[str, ...]) -> Packed:
