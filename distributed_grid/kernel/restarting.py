@@ -12,7 +12,7 @@ from distributed_grid.kernel.jobs import Attempt, Job
 from distributed_grid.kernel.ready import Ready
 from distributed_grid.model.ids import JobId
 from distributed_grid.model.lease import Lease
-from distributed_grid.wire.keeper import Ended, Hello, untold_end
+from distributed_grid.wire.keeper import Ended, Hello, Stop, untold_end
 
 
 def restore(coordinator: Coordinator, jobs: Iterable[Job], leases: dict[str, Lease]) -> None:
@@ -58,8 +58,13 @@ def recall(coordinator: Coordinator, job: Job) -> None:
 
 
 def reconcile(coordinator: Coordinator, hello: Hello, now_ms: int, ready: Ready) -> None:
-    """What the keeper does not run, and has not reported, is lost, or never started."""
+    """What the keeper does not run, and has not reported, is lost, or never started.
+
+    What it runs and nobody here knows (the disk was lost under the agent) ends: nobody would.
+    """
     running = set(hello.running)
+    coordinator.strays = running - set(coordinator.attempts.here)
+    ready.tell += [Stop(attempt=stray) for stray in sorted(coordinator.strays)]
     for known in sorted((running - {*hello.queued}) & set(coordinator.attempts.here)):
         # Its `Started` was acknowledged, and not saved for its own sake.
         job_id, attempt = coordinator.attempts.here[known]

@@ -56,6 +56,8 @@ class Away:
         # By lease: whom to tell that its ends are safe, once the version that has them is.
         self._confirming: dict[str, tuple[NodeId, Confirmed, Fence | None]] = {}
         self._halting: dict[str, tuple[NodeId, Halt, int]] = {}  # Until its end is reported.
+        # Told from outside: whether those who vote on a job would let a lost attempt go on.
+        self.may_revive: Callable[[Job, str], bool] = lambda _job, _lease: True
 
     # What owners say
 
@@ -83,7 +85,9 @@ class Away:
         """A process runs."""
         self._asking.answered(word.lease)
         self._polled_ms[word.lease] = now_ms
+        job = self._coordinator.jobs[word.job]
         is_over = word.lease in self._halting  # Told to end: it may not have heard that yet.
+        is_over = is_over or not self.may_revive(job, word.lease)
         if self._attempt(peer.id, word.lease) is None and (
             is_over or not self._revive(peer, word.job, word.lease, now_ms, ready)
         ):
@@ -93,7 +97,7 @@ class Away:
             number=0, attempt=word.lease, pid=word.pid, at_ms=word.at_ms, resumed=word.resumed
         )
         self._coordinator.started(started, ready, is_away=True)
-        self._asking.files.came(self._coordinator.jobs[word.job].spec, peer.id)
+        self._asking.files.came(job.spec, peer.id)
 
     def reported(self, peer: Peer, word: Report, now_ms: int, ready: Ready) -> None:
         """Something has ended. It is told until this is saved."""

@@ -219,9 +219,10 @@ class Hosting:
         """There is no such guest; but what runs here under this name may be this node's own.
 
         Then the job has another home by now, and this one has not heard of it. It will: until then
-        it says nothing, as "unknown" would mean that nothing runs.
+        it says nothing, as "unknown" would mean that nothing runs. So with what is just being
+        stopped, because nobody here knows it.
         """
-        if word.lease in self._coordinator.attempts.here:
+        if word.lease in self._coordinator.attempts.here or word.lease in self._coordinator.strays:
             return
         if word.lease in self.offered:
             self._take_back(word.lease, now_ms)  # Else a late Start could still use it.

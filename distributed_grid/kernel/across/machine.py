@@ -110,6 +110,7 @@ class Across:
         self.once = Once(
             coordinator, self.asking, self.away, self.guarding, me=me, senses=senses, saved=votes
         )
+        self.away.may_revive = self.once.home.may_revive
         self.gangs = Gangs(coordinator, self.asking, me=me, changed=self._changed)
         self.holds = Holds(coordinator, self.hosting, me=me)
         self.offered: Container[str] = _Either(self.hosting.offered, self.holds.leases)

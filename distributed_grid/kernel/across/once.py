@@ -34,11 +34,12 @@ from distributed_grid.kernel.across.register_effects import (
     Stored,
 )
 from distributed_grid.kernel.across.register_sets import members_of
-from distributed_grid.kernel.across.register_voter import JOB, REMEMBERED, STORE, Chance
+from distributed_grid.kernel.across.register_voter import FLOORS, JOB, REMEMBERED, STORE, Chance
 from distributed_grid.kernel.across.returning import inquire
 from distributed_grid.kernel.coordinator import Coordinator
 from distributed_grid.kernel.jobs import Attempt, Job
 from distributed_grid.kernel.ready import Ready
+from distributed_grid.model.across import Epoch
 from distributed_grid.model.ids import JobId, NodeId
 from distributed_grid.wire.across import Begun, Holding, NotTaken, Report, Start
 from distributed_grid.wire.keeper import Deadline
@@ -56,7 +57,7 @@ from distributed_grid.wire.register import (
 TIDY_US: Final = 1_000_000  # Votes on jobs that are over are looked for so often.
 ASK_US: Final = 60_000_000  # Who has a vote on a job and no copy asks what became of it so often.
 MEET_US: Final = 5_000_000  # Who has not told the name of its store is asked again.
-LEFT: Final = "this machine has left those that vote on it, and they go on with it"
+LEFT: Final = "this machine has left those that vote on it: it is theirs now"
 MET_MAX: Final = 32  # In a larger mesh only those are asked that may have to vote.
 
 
@@ -74,7 +75,9 @@ def _rests_on(node: NodeId, message: RegisterMessage) -> tuple[str, ...]:
             return (STORE, JOB + job)
         case Recollected():
             return (REMEMBERED + node,)
-        case Recollect() | LeasesRenewed():
+        case Recollect():
+            return (STORE, FLOORS)
+        case LeasesRenewed():
             return (STORE,)
         case _:
             return ()  # Questions: whoever asks remembers nothing of them.
@@ -181,16 +184,19 @@ class Once:
         """
         self.owner.sweep((), now_ms, ready)
         for job in [self._coordinator.jobs.get(one) for one in self.home.jobs]:
-            if job is not None and not (job.has_ended or job.ending) and self._is_left(job):
+            heirs = self._heirs(job) if job is not None and not job.ending else []
+            if job is not None and heirs and not job.has_ended:
                 for attempt in job.live_attempts:
                     replace(self._coordinator, job, attempt, now_ms, ready)
                 settle(self._coordinator, job, "lost", now_ms, ready, reason=LEFT)
+                # No end of the job's own: should this node come back, it tells nobody of it.
+                job.epoch = Epoch(job.epoch.counter, heirs[0])
         return self.home.everyone()
 
-    def _is_left(self, job: Job) -> bool:
-        """Whether anybody else has a vote on it."""
+    def _heirs(self, job: Job) -> list[NodeId]:
+        """Who else has a vote on it."""
         members = members_of(job.votes.sets) if job.votes is not None else ()
-        return any(member.node != self._me for member in members)
+        return [member.node for member in members if member.node != self._me]
 
     # Of homes and owners
 

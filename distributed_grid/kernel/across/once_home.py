@@ -296,7 +296,7 @@ class OnceHome:
         attempt = self._next(job, chair)
         if attempt is not None:
             self._written[job_id] = body
-            if attempt.state == "running":
+            if chair.may_adopt(attempt.lease):
                 chair.adopt(attempt.host, attempt.lease, body, now_us, step.effects)
             else:
                 self.naming[attempt.lease] = job_id
@@ -329,9 +329,14 @@ class OnceHome:
         if any(attempt.lease == chair.named for attempt in live):
             return None
         came_back = [one for one in live if one.host != HERE and one.state == "running"]
-        if came_back and chair.may_adopt:
+        if came_back and chair.may_adopt(came_back[0].lease):
             return came_back[0]
         return next((one for one in live if self._may_be_named(one)), None)
+
+    def may_revive(self, job: Job, lease: str) -> bool:
+        """Whether an attempt that was given up, and is said to run, may go on."""
+        chair = self._writer.chair(job.spec.id) if job.spec.at_most_once else None
+        return chair is None or lease == chair.named or chair.may_adopt(lease)
 
     def _may_be_named(self, attempt: Attempt) -> bool:
         """Whether it waits to be let start."""

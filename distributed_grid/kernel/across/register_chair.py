@@ -98,7 +98,7 @@ class Chair:
 
     def adopt(self, node: NodeId, lease: str, value: bytes, now_us: int, effects: Effects) -> None:
         """Name an attempt again that runs: what took its place was never let start."""
-        assert self.may_adopt, "two would run"
+        assert self.may_adopt(lease), "two would run"
         self._value, self._named, self._is_running = value, (node, lease), True
         self._go_on(now_us, effects)
 
@@ -180,15 +180,18 @@ class Chair:
         """The lease of the attempt that is named, or about to be."""
         return self._lease if self._named is None else self._named[1]
 
-    @property
-    def may_adopt(self) -> bool:
-        """Whether the attempt that is named was not let start, so that one before it may run."""
-        return not self._is_let and self._named is None
+    def may_adopt(self, lease: str) -> bool:
+        """Whether an attempt may run, and what was named since was not let start.
+
+        One of longer ago is over, whatever a late word says: else the next had not been let start.
+        """
+        return lease in self._doubtful and not self._is_let and self._named is None
 
     @property
     def is_quiet(self) -> bool:
         """Whether nothing that was ever named can still run, or begin to."""
-        return (self._is_over or self._lease == NOBODY) and not self._doubtful
+        is_over = self._is_over or self._lease == NOBODY
+        return is_over and not self._doubtful and self._named is None
 
     @property
     def missing(self) -> tuple[NodeId, ...]:
@@ -210,8 +213,8 @@ class Chair:
             node, lease = self._named
             if self._is_let and not self._is_over:
                 self._doubtful.append(self._lease)
-            if self._is_running:
-                self._doubtful.clear()  # It was let start, so nothing before it runs.
+            if self._is_running:  # It was let start, so nothing before it runs.
+                del self._doubtful[: self._doubtful.index(lease) + 1]
             self._is_let, self._is_over, self._is_asked_for = False, False, True
             self._lease, self._start_us, self._named = lease, 0, None
             named = msgspec.structs.replace(standing, node=node, lease=lease)

@@ -44,6 +44,9 @@ HELD_US: Final = 10_000_000  # Who asked for a vote has asked again by then, or 
 STORE: Final = "vote/store"
 JOB: Final = "vote/job/"
 REMEMBERED: Final = "vote/remembered/"
+FLOORS: Final = "vote/floors"
+ANSWERED: Final = -1  # In the place of a floor: in this life.
+STRANGERS: Final = NodeId("")  # All who never answered, to a store of before there were floors.
 
 Chance = Callable[[int], int]
 
@@ -82,7 +85,8 @@ class Voter:
         self._chance = chance
         self._life = 0
         self._count = 0
-        self._found = 0  # How many votes the disk had at the start.
+        # Of others: how many votes the disk had at the first start since they answered last.
+        self._floors: dict[NodeId, int] = {}
         self._jobs: dict[JobId, Kept] = {}
         self._remembered: dict[NodeId, dict[str, int]] = {}
         self.is_new = False  # The store was made in this life: nobody remembers more of it.
@@ -106,7 +110,8 @@ class Voter:
         if STORE in saved:
             store = _decode_store(saved[STORE])
             self.me = Member(self.me.node, store.id)
-            self._count = self._found = store.count
+            self._count = store.count
+            self._lower(saved.get(FLOORS), effects)
         else:
             self._begin_store(effects)
         for kept in self._jobs.values():
@@ -288,6 +293,8 @@ class Voter:
     def _begin_store(self, effects: Effects) -> None:
         self.me = Member(self.me.node, f"{self._chance(1 << 128):032x}")
         self._count, self.is_new = 0, True
+        self._floors = {}
+        effects.save[FLOORS] = _encode(self._floors)
         for of_the_old in (self._held, self._confirmed, self._asked):
             of_the_old.clear()
         effects.save[STORE] = _encode(Store(self.me.store))
@@ -328,10 +335,20 @@ class Voter:
         """How many votes a node hears of: before its first answer, those that the disk had.
 
         Votes on other jobs count, too. Told with them, who remembers that the disk had more than it
-        was found with would remember less than it hears, and would not know that it is old.
+        was found with would remember less than it hears, and would not know that it is old; in this
+        life, or in a later one.
         """
-        has_answered = any(member.node == node for member in self.answered)
-        return self._count if self.is_new or has_answered else self._found
+        floor = self._floors.get(node, self._floors.get(STRANGERS, 0))
+        return self._count if floor == ANSWERED else floor
+
+    def _lower(self, saved: bytes | None, effects: Effects) -> None:
+        """After a start: whoever has answered since the last one is to be asked again."""
+        before = _decode_floors(saved) if saved is not None else {STRANGERS: self._count}
+        self._floors = {
+            node: self._count if floor == ANSWERED else floor for node, floor in before.items()
+        }
+        if saved is None or self._floors != before:
+            effects.save[FLOORS] = _encode(self._floors)
 
     def _hear_of(self, node: NodeId, store: str, effects: Effects) -> None:
         """What a node's store is called. A late word is of a store that it may have lost since.
@@ -384,6 +401,9 @@ class Voter:
         if told.count > self._told(sender):
             self._begin_store(effects)  # The disk is older than what was promised on it.
             return
+        if self._floors.get(sender) != ANSWERED:
+            self._floors[sender] = ANSWERED
+            effects.save[FLOORS] = _encode(self._floors)
         member = Member(sender, told.by)
         self.answered.add(member)
         self._confirmed[member] = max(told.count, self._confirmed.get(member, 0))
@@ -404,4 +424,5 @@ def _concerned(asked: Prepare | Accept, kept: Kept) -> Sets:
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode_kept: Final = msgspec.msgpack.Decoder(Kept).decode
 _decode_store: Final = msgspec.msgpack.Decoder(Store).decode
+_decode_floors: Final = msgspec.msgpack.Decoder(dict[NodeId, int]).decode
 _decode_remembered: Final = msgspec.msgpack.Decoder(dict[str, int]).decode

@@ -1,13 +1,14 @@
 """At-most-once jobs when several things go wrong: what was found by reading."""
 
 import msgspec
+import pytest
 
 from distributed_grid.kernel.across.once import ASK_US, LEFT
 from distributed_grid.kernel.across.record_bytes import encode
 from distributed_grid.kernel.node import Beat, Tick, Told
 from distributed_grid.model.across import Epoch, Fence
 from distributed_grid.model.job import JobSpec
-from distributed_grid.wire.across import Confirmed, Copy, NotTaken, Start, Taken
+from distributed_grid.wire.across import Begun, Confirmed, Copy, NotTaken, Start, Taken
 from distributed_grid.wire.job_lane import decode
 from distributed_grid.wire.register import Accept
 from tests.across_world import Neighbour
@@ -93,6 +94,22 @@ def test_who_voted_and_was_away_when_it_ended_asks_and_forgets_its_vote():
     assert voter.knows(job) == "succeeded"
 
 
+def test_who_lost_its_disk_under_a_running_attempt_stops_it_before_it_knows_nothing():
+    job = away()
+    room = submitted(job, 6)
+    host = room.host(job)
+    for shelf in (host.saved_jobs, host.saved_leases, host.saved_meta, host.saved_held):
+        shelf.clear()
+    said = len(host.sent)
+    host.start_agent()
+    room.look()
+    room.pass_time(2_000)
+    assert host.keeper.stopped & host.keeper.runs.keys()
+    assert [one for _, one in host.sent[said:] if isinstance(one, NotTaken)] == []
+    room.obey_stops()
+    room.until(lambda: len(room.starts) == 2, 30_000)  # The room sees to it that one runs.
+
+
 def test_a_home_that_runs_it_itself_does_not_say_that_it_knows_nothing():
     """Another has taken it over and asks; that the asked one is home no more it does not know."""
     job = once()
@@ -149,6 +166,25 @@ def test_an_attempt_that_comes_back_and_is_lost_again_at_once_is_waited_for():
     assert room.running(job.id) != [host.name]
 
 
+def test_a_late_word_of_an_attempt_that_is_long_over_ends_nobody():
+    job = away()
+    room = submitted(job, 6)
+    home, first = room[0], room.host(job)
+    late = [word for to, word in first.sent if isinstance(word, Begun) and to == home.me][-1]
+    lose(room, first)
+    room.until(lambda: len(room.starts) == 2, 40_000)
+    room.heal()
+    room.pass_time(60_000)
+    second = room.host(job)
+    home.step(Told(now_ms=home.now_ms, peer=first.me, message=late))
+    room.settle()
+    room.pass_time(8_000)
+
+    assert room.running(job.id) == [second.name]
+    assert not second.keeper.stopped & second.keeper.runs.keys()
+    assert len(room.starts) == 2
+
+
 def test_an_attempt_that_comes_back_before_the_next_began_goes_on():
     room, job, host = lost_for_a_moment()
     room.pass_time(30_000)
@@ -158,7 +194,8 @@ def test_an_attempt_that_comes_back_before_the_next_began_goes_on():
     assert room[0].job(job).losses == 0
 
 
-def test_what_others_vote_on_does_not_run_where_they_were_left():
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_what_others_vote_on_does_not_run_where_they_were_left(comes_back):
     job = once()
     room = submitted(job, 4, OnceRoom)
     home = room[0]
@@ -169,7 +206,7 @@ def test_what_others_vote_on_does_not_run_where_they_were_left():
     for word in ready.tell:
         home.keeper.hear(word)
     room.isolate(home)
-    home.look = lambda: None
+    look, home.look = home.look, lambda: None
     for _ in range(60):
         room.look()
         room.pass_time(500)  # The room sees to it that one runs at a time.
@@ -178,6 +215,18 @@ def test_what_others_vote_on_does_not_run_where_they_were_left():
     assert (home.state(job), home.job(job).reason) == ("lost", LEFT)
     assert len(room.starts) == 2
     assert room.running(job.id) != [home.name]
+    if comes_back:
+        for attempt in list(home.keeper.stopped & home.keeper.runs.keys()):
+            home.keeper.end_one(attempt, 0)
+        home.look = look
+        room.cut.clear()
+        room.dead.clear()
+        home.start_agent()
+        room.look()
+        room.pass_time(6_000)
+        assert room.running(job.id) != [home.name]
+        assert "lost" not in {node.knows(job) for node in room.nodes[1:]}
+        assert not any(node.keeper.stopped & node.keeper.runs.keys() for node in room.nodes[1:])
 
 
 def test_who_alone_votes_on_a_job_goes_on_with_it_alone():

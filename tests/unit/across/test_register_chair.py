@@ -125,9 +125,9 @@ def test_who_was_said_to_be_over_and_runs_is_waited_for():
 
 def test_what_comes_back_is_named_again_if_the_next_was_not_let_start():
     desk = named()
-    assert not desk.chair.may_adopt
+    assert not desk.chair.may_adopt("old")
     desk.chair.name(NodeId("c"), "new", b"", 0, desk.effects)
-    assert desk.chair.may_adopt
+    assert desk.chair.may_adopt("old")
     desk.accept(0)
     assert desk.let == ["old"]
     desk.chair.adopt(NodeId("b"), "old", b"", 1, desk.effects)
@@ -135,7 +135,7 @@ def test_what_comes_back_is_named_again_if_the_next_was_not_let_start():
 
     assert desk.chair.written.standing.lease == "old"
     assert desk.chair.written.standing.attempt == desk.chair.written.standing.version
-    assert not desk.chair.may_adopt
+    assert not desk.chair.may_adopt("old")
     assert desk.let == ["old", "old"]  # Its owner learns of its new fence from its voters.
 
 
@@ -158,3 +158,24 @@ def test_nothing_is_adopted_beside_what_was_let_start():
     desk = named()
     with pytest.raises(AssertionError):
         desk.chair.adopt(NodeId("b"), "older", b"", 1, desk.effects)
+
+
+def test_what_was_over_before_another_ran_is_not_adopted():
+    """A late word of it: to adopt it would be to forget who may run."""
+    desk = named()
+    for at, lease in enumerate(("second", "third")):
+        desk.chair.name(NodeId("c"), lease, b"", at, desk.effects)
+        desk.accept(at)
+        if lease == "second":
+            desk.chair.ended("old", desk.effects, has_run=True)
+
+    assert desk.let == ["old", "second"]
+    assert not desk.chair.may_adopt("old")
+    assert desk.chair.may_adopt("second")
+
+
+def test_nothing_is_quiet_while_somebody_is_about_to_be_named():
+    desk = Desk(standing())
+    desk.chair.name(NodeId("c"), "new", b"", 0, desk.effects)
+
+    assert not desk.chair.is_quiet

@@ -5,7 +5,14 @@ import pytest
 
 from distributed_grid.kernel.across import register_voter
 from distributed_grid.kernel.across.register_effects import AGAIN_US, Effects, NewStore
-from distributed_grid.kernel.across.register_voter import HELD_US, STORE, STORES_MAX, Store, Voter
+from distributed_grid.kernel.across.register_voter import (
+    FLOORS,
+    HELD_US,
+    STORE,
+    STORES_MAX,
+    Store,
+    Voter,
+)
 from distributed_grid.model.across import Epoch
 from distributed_grid.model.ids import JobId, NodeId
 from distributed_grid.wire.register import (
@@ -266,13 +273,16 @@ def test_a_vote_is_told_when_one_of_two_others_remembers_it():
     effects = voter.hear(X, a_prepare(1, sets=sets), NOW_US)
 
     assert [to for to, _ in effects.send] == [B, C]
-    question = effects.send[0][1]
-    assert question == Recollect(life=voter._life, store=voter.me.store, count=1)
+    question = Recollect(life=voter._life, store=voter.me.store, count=0)
+    assert {word for _, word in effects.send} == {question}  # As many as the disk had.
     assert voter.tick(NOW_US + AGAIN_US - 1) == Effects()
     assert [to for to, _ in voter.tick(NOW_US + AGAIN_US).send] == [B, C]
 
     late = Recollected(life=voter._life, store=voter.me.store, count=0, by="store-b")
-    assert told(voter.hear(B, late, NOW_US + 2 * AGAIN_US), Promised) == []
+    effects = voter.hear(B, late, NOW_US + 2 * AGAIN_US)
+    assert told(effects, Promised) == []
+    assert (B, msgspec.structs.replace(question, count=1)) in effects.send
+    voter.hear(C, msgspec.structs.replace(late, by="new"), NOW_US + 2 * AGAIN_US)
     stranger = Recollected(life=voter._life, store=voter.me.store, count=1, by="new")
     assert told(voter.hear(C, stranger, NOW_US), Promised) == []
     effects = voter.hear(C, msgspec.structs.replace(stranger, by="store-c"), NOW_US)
@@ -286,6 +296,8 @@ def test_an_answer_that_nobody_confirms_is_given_up():
     sets = ((voter.me, *members("bc")),)
     voter.hear(X, a_prepare(1, sets=sets), NOW_US)
 
+    heard = Recollected(life=voter._life, store=voter.me.store, count=0, by="store-b")
+    voter.hear(B, heard, NOW_US)
     assert voter.tick(NOW_US + HELD_US - 1).send
     assert voter.tick(NOW_US + HELD_US) == Effects()
     confirmed = Recollected(life=voter._life, store=voter.me.store, count=1, by="store-b")
@@ -459,13 +471,47 @@ def test_votes_on_other_jobs_do_not_hide_that_a_disk_is_old():
     assert len(lab.take(A, NewStore)) == 1
 
 
+def test_nor_do_they_after_another_start():
+    lab = RegisterLab("abcde")
+    lab.open(C, "abc")
+    old = dict(lab.disks[A])
+    lab.away = {C}
+    lab.take_over(B)
+    lab.away = {B, C}
+    lab.disks[A] = old
+    lab.start(A)
+    lab.meet_all(A)
+    other = Written(standing=Standing(voters=members("ade")))
+    lab.do(D, lab.nodes[D].writer.take_over(JobId("other"), other, lab.now_us))
+    lab.deliver()
+    for turn in range(4):
+        lab.do(D, _store_once(lab, JobId("other"), b"%d" % turn, by=D))
+        lab.deliver()
+    lab.start(A)
+    lab.away = set()
+    lab.meet_all(A)
+
+    assert lab.nodes[A].voter.me != member("a")
+
+
+def test_a_store_of_before_there_were_floors_goes_on():
+    lab = RegisterLab()
+    lab.open()
+    del lab.disks[A][FLOORS]
+    lab.start(A)
+    lab.meet_all(A)
+
+    assert lab.nodes[A].voter.me == member("a")
+    assert {one.node for one in lab.nodes[A].voter.answered} == {B, C}
+
+
 def _store(disk) -> Store:
     return msgspec.msgpack.decode(disk[STORE], type=Store)
 
 
-def _store_once(lab: RegisterLab, job: JobId, value: bytes) -> Effects:
+def _store_once(lab: RegisterLab, job: JobId, value: bytes, by: NodeId = B) -> Effects:
     effects = Effects()
-    lab.nodes[B].writer.chair(job).store(value, lab.now_us, effects)
+    lab.nodes[by].writer.chair(job).store(value, lab.now_us, effects)
     return effects
 
 
