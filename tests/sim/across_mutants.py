@@ -127,8 +127,7 @@ MUTANTS: tuple[Mutant, ...] = (
            "across.register_voter:_concerned", " and not asked.is_forced", "", "once stuck",
            "not ended"),
     Mutant("a home whose guardians are gone does not ask its voters", "across.returning:Doubt.outcome",
-           'return "same" if self.is_voted_on', "return None if self.is_voted_on", 85,
-           "has not ended"),
+           'return "same" if self.is_voted_on', "return None if self.is_voted_on", 85, "not settled"),
     # Gangs, and machines that are left
     Mutant("a gang is over with its first rank", "across.gangs:Gangs.rank_ended",
            "if live:", "if False:", "late rank killed", "of its ranks did"),

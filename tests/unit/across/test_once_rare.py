@@ -229,6 +229,31 @@ def test_what_others_vote_on_does_not_run_where_they_were_left(comes_back):
         assert not any(node.keeper.stopped & node.keeper.runs.keys() for node in room.nodes[1:])
 
 
+def test_what_waited_for_room_and_is_voted_on_by_others_does_not_wait_where_they_were_left():
+    room, job = OnceRoom(3), once()
+    room.pass_time(6_000)
+    for node in room.nodes:
+        fill(node)
+    home = room[0]
+    home.submit(job)
+    room.settle()
+    home.save(home.node.part(home.now_ms))
+
+    assert home.state(job) == "lost"
+    assert job.id not in home.node.host.line
+
+
+def test_who_votes_and_whose_disk_is_full_does_not_write_the_end_down():
+    job = once(voters=5)
+    room = submitted(job, 7)
+    voter = only_votes(room, room[0], job)
+    voter.node.across.find_disk(is_full=True)
+    room.finish(job)
+
+    assert room[0].state(job) == "succeeded"
+    assert voter.knows(job) == ""
+
+
 def test_who_alone_votes_on_a_job_goes_on_with_it_alone():
     room, job = OnceRoom(2), once()
     room[0].submit(job)
@@ -276,15 +301,18 @@ def until_said(room: OnceRoom, kind: type):
 
 
 def test_who_has_another_home_by_now_confirms_nothing_that_it_had_not_told_its_voters():
-    job = away()
+    job, kept = away(), away("kept")
     room = submitted(job, 5)
     home = room[0]
+    home.submit(kept)
+    room.settle()
     room.pass_time(2_000)
     host = room.host(job)
     other = next(room.by_id(one) for one in home.job(job).guardians if room.by_id(one) is not host)
     before = home.node.across.guarding.find(job.id)
     room.losing = (Accept,)
     room.finish(job)
+    room.finish(kept)
     room.pass_time(1_000)
     assert home.job(job).ending is not None
     version = Fence(Epoch(before.version.epoch.counter + 1, other.me), 1)
@@ -293,3 +321,6 @@ def test_who_has_another_home_by_now_confirms_nothing_that_it_had_not_told_its_v
 
     assert job.id not in home.node.coordinator.jobs
     assert home.said(Confirmed) == []
+    room.losing = ()
+    room.until(lambda: home.said(Confirmed), 30_000)
+    assert {word.job for word in home.said(Confirmed)} == {kept.id}
