@@ -225,6 +225,13 @@ class Machine:
         self.world.timeline.after(self._rng.randrange(LOOK_US), self._look)
         self._go_on()
 
+    def awake_since(self, long_us: int) -> int:
+        """So long ago, of the time in which it was awake."""
+        now_us = self.world.timeline.now_us
+        if now_us - self.woke_us >= long_us:
+            return now_us - long_us
+        return self._paused_us - (long_us - (now_us - self.woke_us))
+
     def freeze(self) -> None:
         """The agent is stopped, as by SIGSTOP."""
         self.is_frozen = True

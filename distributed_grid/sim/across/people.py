@@ -57,10 +57,13 @@ class Wish:
         else:
             self.losses += 1
 
-    def acknowledge(self, copies: int, now_us: int) -> None:
-        """So many copies, as far as its home knows: what has just been lost is not known yet."""
+    def acknowledge(self, copies: int, now_us: int, aware_us: int) -> None:
+        """So many copies, as far as its home knows: what has just been lost is not known yet.
+
+        `aware_us`: until then it has noticed everything.
+        """
         self.copies, self.acknowledged_us = copies, now_us
-        self.losses = sum(now_us - lost_us < UNNOTICED_US for lost_us in self._early_us)
+        self.losses = sum(lost_us > aware_us for lost_us in self._early_us)
 
     @property
     def is_promised(self) -> bool:
@@ -129,7 +132,7 @@ class People:
             assert across is not None, "it has joined"
             copies = across.copies(wish.spec.id)
             if copies >= 2 or now_us - since_us >= COPIES_US:
-                wish.acknowledge(max(copies, 1), now_us)
+                wish.acknowledge(max(copies, 1), now_us, machine.awake_since(UNNOTICED_US))
                 self.world.tell(f"{machine} takes {wish.spec.name}, {wish.copies} copies")
                 for checker in self.world.checkers:
                     checker.acknowledged(self.world, wish)
