@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from distributed_grid.kernel.jobs import Attempt, Job
 from distributed_grid.model.across import HERE
 from distributed_grid.model.ids import JobId
+from distributed_grid.wire.keeper import Ended
 
 Found = tuple[JobId, Attempt]
 
@@ -20,6 +21,7 @@ class LiveAttempts:
     def __init__(self) -> None:
         self.here: dict[str, Found] = {}
         self.away: dict[str, Found] = {}
+        self.strays: set[str] = set()  # What the keeper runs and nobody knows, until it has ended.
 
     def add(self, job: JobId, attempt: Attempt) -> None:
         """It begins, or was found to live."""
@@ -32,6 +34,11 @@ class LiveAttempts:
     def remove(self, attempt: Attempt) -> None:
         """It lives no more."""
         (self.here if attempt.host == HERE else self.away).pop(attempt.id, None)
+
+    def stray_ended(self, report: Ended) -> None:
+        """Something that nobody knows is gone, or a part of it."""
+        if report.is_last:
+            self.strays.discard(report.attempt)
 
     def check(self, jobs: Iterable[Job]) -> dict[str, set[str]]:
         """Compare with what the jobs say; answers the attempts of each lease of this node."""

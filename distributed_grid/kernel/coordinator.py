@@ -56,7 +56,6 @@ class Coordinator:
         self._starts = Calendar()  # Jobs that are not to start before a moment.
         self.deadlines = Calendar()
         self.replaced: set[str] = set()  # Attempts that end because an older one came back.
-        self.strays: set[str] = set()  # What the keeper runs and nobody knows, until it has ended.
         self._unsaved: dict[str, int] = {}  # By attempt: the first report that is not saved yet.
         self.dependents: dict[JobId, set[JobId]] = {}
         self.finished: deque[JobId] = deque()
@@ -292,9 +291,8 @@ class Coordinator:
         """A process is gone."""
         found = self.attempts.find(report.attempt, is_away=is_away)
         if found is None:
-            if report.is_last:
-                self.strays.discard(report.attempt)
-            return  # Told before; the keeper repeats itself until it is acknowledged.
+            self.attempts.stray_ended(report)
+            return  # Or it was told before: the keeper repeats itself until it is acknowledged.
         job, attempt = self.jobs[found[0]], found[1]
         never_started = attempt.state == "granted" and report.how == "stopped"
         if job.state == "waiting" and not never_started:

@@ -63,8 +63,8 @@ def reconcile(coordinator: Coordinator, hello: Hello, now_ms: int, ready: Ready)
     What it runs and nobody here knows (the disk was lost under the agent) ends: nobody would.
     """
     running = set(hello.running)
-    coordinator.strays = running - set(coordinator.attempts.here)
-    ready.tell += [Stop(attempt=stray) for stray in sorted(coordinator.strays)]
+    coordinator.attempts.strays = running - set(coordinator.attempts.here)
+    ready.tell += [Stop(attempt=stray) for stray in sorted(coordinator.attempts.strays)]
     for known in sorted((running - {*hello.queued}) & set(coordinator.attempts.here)):
         # Its `Started` was acknowledged, and not saved for its own sake.
         job_id, attempt = coordinator.attempts.here[known]

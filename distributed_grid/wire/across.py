@@ -162,6 +162,7 @@ class Poll(msgspec.Struct, frozen=True, kw_only=True, tag="poll"):
     job: JobId
     epoch: Epoch
     lease: str
+    has_begun: bool = False  # As far as its home knows.
 
 
 # Stealing

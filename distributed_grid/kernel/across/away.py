@@ -284,7 +284,9 @@ class Away:
             self._lose(peer or Peer(id=host, name=host[:8]), attempt, now_ms, ready)
             return
         self._polled_ms[lease] = now_ms
-        ready.send.append((host, Poll(job=job_id, epoch=job.epoch, lease=lease)))
+        has_begun = attempt is not None and attempt.state == "running"
+        word = Poll(job=job_id, epoch=job.epoch, lease=lease, has_begun=has_begun)
+        ready.send.append((host, word))
 
     def _is_whole(self, word: Report) -> bool:
         """Whether it tells all that became of an attempt."""

@@ -242,6 +242,9 @@ class Holds:
         if guest is None or word.epoch < guest.epoch:
             return False
         self._hosting.report_to(guest, peer, word.epoch)
+        if word.has_begun:  # It ran, and the disk is from before: nobody will say Start again.
+            self._end(word.lease, "its machine has forgotten that it ran", now_ms, ready)
+            return True
         self._heard_ms[word.lease] = now_ms
         if guest.spec.work is not None:
             ready.send.append((peer, Taken(job=word.job, lease=word.lease)))

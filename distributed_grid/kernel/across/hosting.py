@@ -222,7 +222,8 @@ class Hosting:
         it says nothing, as "unknown" would mean that nothing runs. So with what is just being
         stopped, because nobody here knows it.
         """
-        if word.lease in self._coordinator.attempts.here or word.lease in self._coordinator.strays:
+        attempts = self._coordinator.attempts
+        if word.lease in attempts.here or word.lease in attempts.strays:
             return
         if word.lease in self.offered:
             self._take_back(word.lease, now_ms)  # Else a late Start could still use it.

@@ -4,10 +4,10 @@ import msgspec
 import pytest
 
 from distributed_grid.kernel.across import holds
-from distributed_grid.kernel.node import Drain, Lend
+from distributed_grid.kernel.node import Beat, Drain, Lend
 from distributed_grid.model.across import Epoch
 from distributed_grid.model.lending import Terms
-from distributed_grid.wire.across import Halt, NotTaken, Poll, Start, Taken
+from distributed_grid.wire.across import Halt, NotTaken, Poll, Report, Start, Taken
 from distributed_grid.wire.gangs import (
     CommitHold,
     Committed,
@@ -168,6 +168,18 @@ def test_a_rank_is_asked_after_started_and_let_go_in_that_order(room):
         job=spec.id, lease=lease
     )
     assert held.leases[1].lease in owner.node.ledger.leases
+
+
+def test_a_rank_that_ran_and_whose_machine_has_forgotten_that_is_over(room):
+    """Its disk is from before it began: nobody says Start to what runs."""
+    owner, home, spec, epoch, _, lease = committed(room)
+    tell(owner, home.me, Poll(job=spec.id, epoch=epoch, lease=lease, has_begun=True))
+
+    assert lease not in owner.node.ledger.leases
+    owner.now_ms += 1_000
+    owner.step(Beat(now_ms=owner.now_ms))
+    (report,) = [word for word in owner.said(Report) if word.lease == lease][-1:]
+    assert report.ends[-1].how == "stopped"
 
 
 def test_an_uncommitted_lease_is_not_unknown_to_whoever_asks(room):
