@@ -5,11 +5,13 @@ import pytest
 
 from distributed_grid.kernel.across.once import ASK_US, LEFT
 from distributed_grid.kernel.across.record_bytes import encode
+from distributed_grid.kernel.attempts import LiveAttempts
 from distributed_grid.kernel.node import Beat, Tick, Told
 from distributed_grid.model.across import Epoch, Fence
 from distributed_grid.model.job import JobSpec
 from distributed_grid.wire.across import Begun, Confirmed, Copy, NotTaken, Start, Taken
 from distributed_grid.wire.job_lane import decode
+from distributed_grid.wire.keeper import untold_end
 from distributed_grid.wire.register import Accept
 from tests.across_world import Neighbour
 from tests.node_world import fill
@@ -108,6 +110,16 @@ def test_who_lost_its_disk_under_a_running_attempt_stops_it_before_it_knows_noth
     assert [one for _, one in host.sent[said:] if isinstance(one, NotTaken)] == []
     room.obey_stops()
     room.until(lambda: len(room.starts) == 2, 30_000)  # The room sees to it that one runs.
+
+
+def test_a_stray_has_ended_with_the_last_of_its_parts():
+    attempts = LiveAttempts()
+    attempts.strays = {"stray"}
+    end = untold_end("stray", "stopped", 1)
+    attempts.stray_ended(msgspec.structs.replace(end, is_last=False))
+    assert attempts.strays == {"stray"}
+    attempts.stray_ended(end)
+    assert attempts.strays == set()
 
 
 def test_a_home_that_runs_it_itself_does_not_say_that_it_knows_nothing():
