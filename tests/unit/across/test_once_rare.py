@@ -1,4 +1,4 @@
-"""At-most-once jobs when several things go wrong: what was found by reading."""
+"""At-most-once jobs when several things go wrong together."""
 
 import msgspec
 import pytest
