@@ -128,6 +128,8 @@ MUTANTS: tuple[Mutant, ...] = (
            "not ended"),
     Mutant("a home whose guardians are gone does not ask its voters", "across.returning:Doubt.outcome",
            'return "same" if self.is_voted_on', "return None if self.is_voted_on", 85, "not settled"),
+    Mutant("an owner does not tell what became of a guest", "across.hosting:Hosting.answer",
+           "if due_ms <= now_ms:", "if False:", 0, "has not ended"),
     # Gangs, and machines that are left
     Mutant("a gang is over with its first rank", "across.gangs:Gangs.rank_ended",
            "if live:", "if False:", "late rank killed", "of its ranks did"),
