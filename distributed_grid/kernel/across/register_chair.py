@@ -125,7 +125,7 @@ class Chair:
 
     def ended(self, lease: str, effects: Effects, *, has_run: bool) -> None:
         """Its node says that an attempt is over. Had it run, nothing before it runs either."""
-        if lease in self._doubtful:
+        if lease in self._doubtful and lease != UNKNOWN:  # Nobody can speak for those.
             place = self._doubtful.index(lease)
             del self._doubtful[0 if has_run else place : place + 1]
         elif lease == self._lease:

@@ -3,6 +3,7 @@
 import pytest
 
 from distributed_grid.errors import BadValue
+from distributed_grid.kernel.across.record_bytes import encode
 from distributed_grid.kernel.across.record_parts import standing_of
 from distributed_grid.kernel.across.register_voter import JOB, REMEMBERED, STORE
 from distributed_grid.kernel.coordinator import shape_of
@@ -15,7 +16,15 @@ from distributed_grid.model.ids import NodeId
 from distributed_grid.model.job import Array, Where
 from distributed_grid.wire.across import Copy, Granted, Holding, NotTaken, Report, Start
 from distributed_grid.wire.keeper import Deadline, Run
-from distributed_grid.wire.register import Accept, Prepare, Promised, Recollect, Written
+from distributed_grid.wire.register import (
+    Accept,
+    Accepted,
+    Prepare,
+    Promised,
+    Recollect,
+    Standing,
+    Written,
+)
 from tests.node_world import World, a_job, told
 from tests.unit.across.once_room import OnceRoom, away, once
 
@@ -395,6 +404,22 @@ def test_nobody_votes_on_a_job_that_is_known_to_be_over():
         ready = room[1].step(Told(now_ms=room[1].now_ms, peer=room[2].me, message=message))
         assert [type(answer) for _, answer in ready.send] == [Holding]
     assert room.votes(job) == []
+
+
+def test_who_knows_the_end_votes_for_it_all_the_same():
+    room, job = OnceRoom(), once()
+    room[0].submit(job)
+    room.settle()
+    room.finish(job)
+    room.pass_time(3_000)
+    record = room[1].node.across.guarding.find(job.id)
+    me = room[1].node.across.once.register.voter.me
+    standing = Standing(version=Fence(Epoch(9, room[2].me), 1), voters=(me,))
+    written = Written(standing=standing, value=encode(record))
+    word = Accept(job=job.id, ask=1, sets=((me,),), written=written)
+    ready = room[1].step(Told(now_ms=room[1].now_ms, peer=room[2].me, message=word))
+
+    assert [type(answer) for _, answer in ready.send] == [Accepted]
 
 
 def test_who_runs_goes_on_under_its_lease_after_a_restart_of_the_agent():

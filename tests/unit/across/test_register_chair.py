@@ -2,7 +2,7 @@
 
 import pytest
 
-from distributed_grid.kernel.across.register_chair import Chair
+from distributed_grid.kernel.across.register_chair import UNKNOWN, Chair
 from distributed_grid.kernel.across.register_effects import WAIT_US, Effects, MayStart
 from distributed_grid.model.across import Epoch, Fence
 from distributed_grid.model.ids import JobId, NodeId
@@ -179,3 +179,13 @@ def test_nothing_is_quiet_while_somebody_is_about_to_be_named():
     desk.chair.name(NodeId("c"), "new", b"", 0, desk.effects)
 
     assert not desk.chair.is_quiet
+
+
+def test_nobody_says_that_what_a_former_coordinator_let_start_is_over():
+    desk = Desk(standing(version=BEFORE, attempt=BEFORE, lease="old"))
+    desk.accept(0)
+    desk.chair.ended(UNKNOWN, desk.effects, has_run=True)
+
+    assert desk.let == []
+    desk.chair.tick(WAIT_US, desk.effects)
+    assert desk.let == ["old"]
