@@ -25,10 +25,18 @@ from distributed_grid.kernel.resuming import is_kept, to_restore
 from distributed_grid.model.across import Saved
 from distributed_grid.model.artifact import ASKED, Manifest, ManifestId
 from distributed_grid.model.job import JobSpec
-from distributed_grid.wire.keeper import Acknowledge, Ended, Hello, Quit, Run, Started, ToKeeper
+from distributed_grid.wire.keeper import (
+    HAVING_RUN,
+    Acknowledge,
+    Ended,
+    Hello,
+    Quit,
+    Run,
+    Started,
+    ToKeeper,
+)
 
 TOLD_MAX: Final = 3  # Names in a sentence; nobody reads more.
-LEFT_BEHIND: Final = frozenset({"exited", "signalled", "timeout"})  # Ends with something to keep.
 KEPT: Final = "kept"  # How directories begin whose outputs could not be collected.
 KEPT_MAX: Final = 8  # Such directories: a full disk must not stay full for ever.
 KEPT_DAYS: Final = 7  # Who has not come for them by then does not want them.
@@ -177,7 +185,7 @@ class Housing:
     async def _leave(self, report: Ended) -> None:
         """An attempt is over: what it leaves behind is kept, then its end is told."""
         job = self._job_of(report.attempt)
-        if job is not None and job.spec.outputs and report.how in LEFT_BEHIND:
+        if job is not None and job.spec.outputs and report.how in HAVING_RUN:
             report = await asyncio.to_thread(self._collected, report, job)
         if folder := self._state_of(report):
             report = await asyncio.to_thread(self._with_state, report, folder)
