@@ -85,6 +85,7 @@ class Ground(NamedTuple):
     alone: Callable[[], NodeView]
     publish: Callable[[Happened], None]
     connection_timeout_ms: int = 5_000
+    remember: Callable[[str], None] = lambda _name: None  # What this node is called from now on.
 
 
 class MeshSide:
@@ -137,6 +138,8 @@ class MeshSide:
         self._memory = {key: value for key, value in meta.items() if key.startswith("mesh.")}
         if self._memory.get("mesh.own"):
             _ = self.mesh  # Put together now: what is wrong with its keys is told at the start.
+            if self.is_member:
+                self.ground.remember(self.name)
 
     async def run(self) -> None:
         """For as long as the agent lives."""

@@ -183,6 +183,7 @@ class MeshDesk:
     def _joined(self, *, was_member: bool, is_all: bool = True) -> Joined:
         assert self._side.mesh.roster is not None, "joined"
         own = self._side.mesh.membership.chain[0]
+        self._side.ground.remember(own.name)  # Another than it asked for, if that was taken.
         return Joined(
             mesh=self._side.mesh.roster.mesh,
             name=own.name,
@@ -293,6 +294,7 @@ class MeshDesk:
             raise _refusal("an admin of the mesh", self._side.refused)
         if membership.chain == before:
             raise MeshUnreachable("an admin of the mesh", why="no answer")
+        self._side.ground.remember(membership.chain[0].name)
         return view(self._side.mesh, self._side.mesh.me, self._side.ground.now())
 
     def _not_revoked(self) -> None:

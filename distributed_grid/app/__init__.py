@@ -6,6 +6,7 @@ Lives here: what is plugged into what, and nothing else. The keeper starts this 
 
 import argparse
 import asyncio
+import contextlib
 import os
 import random
 import signal
@@ -15,6 +16,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from distributed_grid import __version__
 from distributed_grid.agent.carrying import no_step
@@ -29,7 +32,14 @@ from distributed_grid.config.settings import Loaded, load_settings
 from distributed_grid.config.terms import with_term
 from distributed_grid.edges.clock import SteadyClock
 from distributed_grid.edges.eventlog import writer
-from distributed_grid.edges.home import locked, pid_file, prepare
+from distributed_grid.edges.home import (
+    HomeUnusable,
+    locked,
+    pid_file,
+    prepare,
+    remember_name,
+    remembered_name,
+)
 from distributed_grid.edges.probe.load import Sampler
 from distributed_grid.edges.probe.machine import profile
 from distributed_grid.edges.runner import REFUSED_CODE
@@ -75,6 +85,7 @@ def main(argv: list[str] | None = None, *, at_step: Callable[[str], None] = no_s
         for note in loaded.notes:
             sys.stderr.write(f"grid: {note}\n")
         prepare(home)
+        loaded = _named(home, loaded, told=options.name)
         settle(home.data, new_identity=options.new_identity, moved_here=options.moved_here)
         # The store's thread must get its turn when a sync is done, not 5 ms later.
         sys.setswitchinterval(SWITCH_S)
@@ -87,6 +98,16 @@ def main(argv: list[str] | None = None, *, at_step: Callable[[str], None] = no_s
         sys.stderr.write(f"grid: {error}\n")
         return REFUSED_CODE
     return 0
+
+
+def _named(home: Home, loaded: Loaded, *, told: str) -> Loaded:
+    """The settings with the name that was given once, unless somebody gives one now."""
+    if told:
+        remember_name(home, told)
+    name = loaded.settings.name or remembered_name(home)
+    return msgspec.structs.replace(
+        loaded, settings=msgspec.structs.replace(loaded.settings, name=name)
+    )
 
 
 def _loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -231,6 +252,12 @@ def _mesh(
         labels=settings.labels,
         costs=settings.costs,
     )
+
+    def remember(name: str) -> None:
+        node.coordinator.node = name
+        with contextlib.suppress(HomeUnusable):  # A full disk: the certificate has it too.
+            remember_name(home, name)
+
     return MeshSide(
         store,
         ground(
@@ -241,6 +268,7 @@ def _mesh(
             profile=described,
             status=status,
             publish=publish,
+            remember=remember,
         ),
     )
 

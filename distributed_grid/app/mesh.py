@@ -72,6 +72,7 @@ def ground(
     profile: NodeProfile,
     status: NodeStatus,
     publish: Callable[[Happened], None],
+    remember: Callable[[str], None],
 ) -> Ground:
     """What the agent's side of the mesh stands on."""
     return Ground(
@@ -83,6 +84,7 @@ def ground(
         alone=lambda: _alone(status, profile, values),
         publish=publish,
         connection_timeout_ms=settings.connection_timeout_ms,
+        remember=remember,
     )
 
 

@@ -1,4 +1,4 @@
-"""The data directory: made, checked, locked; and the pid files in it.
+"""The data directory: made, checked, locked; the pid files in it, and the name of its node.
 
 Lives here: what touches it. Never here: where it is (`model.home`), what the store writes.
 Invariant: one agent at most holds a data directory, and only its owner can look inside.
@@ -15,8 +15,10 @@ from typing import Final
 
 from distributed_grid.errors import AgentRuns, GridError
 from distributed_grid.model.home import Home
+from distributed_grid.model.membership import is_node_name
 
 PID_CHARACTERS_MAX: Final = 20  # Of a pid file; more is no number of ours.
+NAME_BYTES_MAX: Final = 1_024  # More than a name has.
 
 _REMEDIES: Final = {
     errno.EROFS: "Its file system is read-only: set GRID_HOME to a directory that can be written",
@@ -116,6 +118,28 @@ def read_pid(path: str) -> int | None:
     except OSError:
         return None
     return int(text) if text.isdigit() and len(text) <= PID_CHARACTERS_MAX else None
+
+
+def remember_name(home: Home, name: str) -> None:
+    """Keep the name of this node for starts at which nobody names it."""
+    if remembered_name(home) == name:
+        return
+    draft = Path(f"{home.name}.new")
+    try:
+        draft.write_text(f"{name}\n", encoding="utf-8")
+        draft.replace(home.name)
+    except OSError as error:
+        raise _unusable(home.name, error) from error
+
+
+def remembered_name(home: Home) -> str:
+    """The name that was given once; empty if there is none, or none that a node can have."""
+    try:
+        with Path(home.name).open("rb") as file:
+            name = file.read(NAME_BYTES_MAX).decode().strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return name if is_node_name(name) else ""
 
 
 def _try_writing(path: Path) -> None:

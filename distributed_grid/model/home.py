@@ -60,6 +60,11 @@ class Home(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.data}/keeper.pid"
 
     @property
+    def name(self) -> str:
+        """A file with the name that was given to this node."""
+        return f"{self.data}/name"
+
+    @property
     def agent_log(self) -> str:
         """What a detached agent says."""
         return f"{self.data}/agent.log"

@@ -123,3 +123,16 @@ def test_keys_are_readable_by_their_owner_alone(lab):
         said = [member.says("nodes", "--json"), member.says("events", "--json"), member.log]
         for secret in secrets:
             assert secret.hex() not in "".join(said)
+
+
+def test_a_name_of_the_mesh_is_that_of_its_jobs_too_and_remembered(lab):
+    """Renamed, and started again by somebody who does not name it."""
+    node = lab.member("tray").up("--join", f"@{lab['desk'].root / 'ticket'}")
+    node.says("rename", "shelf")
+    for _ in range(2):
+        node.says("run", "--node", "shelf", "true")
+
+        assert {job["attempts"][-1]["node"] for job in node.json("jobs")} == {"shelf"}
+        node.down()
+        node.says("up", "--detach")
+    assert node.json("status")["name"] == "shelf"

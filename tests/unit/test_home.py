@@ -211,3 +211,28 @@ def test_junk_in_a_pid_file_is_no_pid(tmp_path, content):
     (tmp_path / "agent.pid").write_text(content, encoding="ascii")
 
     assert homes.read_pid(str(tmp_path / "agent.pid")) is None
+
+
+def test_a_name_is_remembered_until_another_is_given(tmp_path):
+    home = locate({"GRID_HOME": str(tmp_path)}, user_home="/u")
+    assert homes.remembered_name(home) == ""
+    for name in ("laptop", "laptop", "desk"):
+        homes.remember_name(home, name)
+
+        assert homes.remembered_name(home) == name
+
+
+@pytest.mark.parametrize("junk", [b"", b"\xff\xfe", b"two\nlines\n", b"x" * 100_000])
+def test_what_no_node_can_be_called_is_no_remembered_name(tmp_path, junk):
+    home = locate({"GRID_HOME": str(tmp_path)}, user_home="/u")
+    Path(home.name).write_bytes(junk)
+
+    assert homes.remembered_name(home) == ""
+
+
+def test_a_name_that_cannot_be_kept_says_why(tmp_path):
+    home = locate({"GRID_HOME": str(tmp_path)}, user_home="/u")
+    Path(f"{home.name}.new").mkdir()
+
+    with pytest.raises(HomeUnusable, match="name: cannot be used"):
+        homes.remember_name(home, "laptop")

@@ -80,6 +80,7 @@ class Agent:
         self.rules = what.pop("rules", MeshRules())
         self.port = what.pop("port", 4_433)
         self.kept_ports: list[int] = []
+        self.called: list[str] = []  # What it was told to remember as its name.
         self.authorities_set_aside = 0
         self.shift_ms = what.pop("shift_ms", 0)  # Of the wall clock.
         ground = Ground(
@@ -91,6 +92,7 @@ class Agent:
             alone=lambda: NodeView(id="", name=name, is_self=True),
             publish=self.events.append,
             connection_timeout_ms=what.pop("timeout_ms", 2_000),
+            remember=self.called.append,
         )
         self.side = MeshSide(self.store, ground)
         self.desk = MeshDesk(self.side)

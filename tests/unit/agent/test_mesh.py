@@ -205,6 +205,7 @@ async def test_a_member_and_the_founder_are_renamed():
         assert (await alpha.desk.rename(Rename(name="boss"))).name == "boss"
         await until(lambda: [view.name for view in alpha.side.views()] == ["boss", "bench"])
         await until(lambda: [view.name for view in beta.side.views()] == ["bench", "boss"])
+        assert (alpha.called, beta.called) == (["boss"], ["beta", "bench"])
 
 
 async def test_an_admin_that_is_not_linked_is_asked_for_a_name_all_the_same():
