@@ -196,8 +196,16 @@ class NeverFits(GridError):
 
     exit_code = 3
 
-    def __init__(self, job: str, *, shortfall: Sequence[tuple[str, int, int]]) -> None:
-        self.job, self.shortfall = job, tuple(shortfall)
+    def __init__(
+        self, job: str, *, shortfall: Sequence[tuple[str, int, int]], dead: Sequence[str] = ()
+    ) -> None:
+        self.job, self.shortfall, self.dead = job, tuple(shortfall), tuple(dead)
+        if dead:
+            super().__init__(
+                f"{', '.join(map(shown, dead))} could run job {shown(job)}, and is dead",
+                remedy="Start it; there: grid up --detach. To wait for it: --wait-for-capacity",
+            )
+            return
         places = [what.removeprefix(PLACE) for what, _, _ in shortfall if what.startswith(PLACE)]
         if places:
             super().__init__(

@@ -25,7 +25,8 @@ def watch(agent: Caller, spec: JobSpec, interrupts: Interrupts, *, stream: bool)
     # What may be tried again is shown in the end, its last try, as `grid logs` does.
     is_live = stream and not spec.retries
     has_bar = sys.stderr.isatty() and not is_live
-    agent.meanwhile = None if has_bar else agent.meanwhile  # The bar tells it, too.
+    if has_bar:  # It tells how far files are, too.
+        foreground.explain_wait(agent, [f"id:{spec.id}"], has_line=False)
     while True:
         try:
             if is_live:

@@ -7,19 +7,24 @@ Invariant: nothing but the job's bytes reaches stdout.
 
 import os
 import select
+import sys
+import time
+from collections.abc import Sequence
 from typing import Final
 
 from distributed_grid.cli import outcome
 from distributed_grid.cli.interrupts import Interrupts
 from distributed_grid.cli.tell import lose, poured, tell, wipe
 from distributed_grid.client import calls
-from distributed_grid.client.blocking import Caller, Line, Woken
+from distributed_grid.client.blocking import Caller, Line, Meanwhile, Woken
 from distributed_grid.client.streams import Output
 from distributed_grid.errors import EXIT_GRID, GridError
 from distributed_grid.model.ids import JobId
 from distributed_grid.wire.api import JobView
 
 STDOUT, STDERR = 1, 2
+MOVING_S: Final = 0.5  # On a terminal, before the first look at how far files are,
+BEGIN_S: Final = 3.0  # and before it is said why a job has not begun.
 SIGPIPE_CODE: Final = 141  # As a shell says of a program that wrote to nobody.
 # What notes and stories say of files that are not where somebody will look for them.
 LOST: Final = (
@@ -105,6 +110,36 @@ def cancel(agent: Caller, job: JobId, name: str, *, is_told: bool = True) -> Non
         tell(f"grid: {error}")
     except Woken:  # One more signal: who is in such a hurry does not wait for the agent.
         tell(f"grid: job {name} may go on: grid cancel {job}")
+
+
+class _Later:
+    """A `Travelling` that is loaded when there is something to look at: most jobs begin at once."""
+
+    def __init__(self, agent: Caller, words: Sequence[str], name: str, *, has_line: bool) -> None:
+        self._told = agent, words, name
+        self._has_line = has_line and sys.stderr.isatty()  # One to be written again and again.
+        self._from_s = time.monotonic()
+        self._made: Meanwhile | None = None
+
+    def due_s(self) -> float:
+        if self._made is not None:
+            return self._made.due_s()
+        first_s = MOVING_S if self._has_line else BEGIN_S
+        return max(self._from_s + first_s - time.monotonic(), 0)
+
+    def look(self) -> None:
+        if self._made is None:
+            from distributed_grid.cli.travelling import Travelling
+
+            self._made = Travelling(*self._told, from_s=self._from_s, has_line=self._has_line)
+        self._made.look()
+
+
+def explain_wait(
+    agent: Caller, words: Sequence[str], name: str = "", *, has_line: bool = True
+) -> None:
+    """While somebody waits for jobs, tell how far their files are, and why they wait."""
+    agent.meanwhile = _Later(agent, words, name, has_line=has_line)
 
 
 class _Tap:

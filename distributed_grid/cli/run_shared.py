@@ -19,7 +19,7 @@ from distributed_grid.cli.importance_options import (
 from distributed_grid.cli.interrupts import Interrupts
 from distributed_grid.cli.placing_options import where_options
 from distributed_grid.cli.placing_words import placing_wishes, told_of
-from distributed_grid.cli.running import ended_as_json, lost_sight, refused, show_travelling, submit
+from distributed_grid.cli.running import ended_as_json, lost_sight, refused, submit
 from distributed_grid.client import borrowing
 from distributed_grid.client.blocking import Caller, Woken
 from distributed_grid.client.specification import Wishes, specification
@@ -80,7 +80,7 @@ def _run(agent: Caller, interrupts: Interrupts, told: dict[str, Any]) -> int:
     wait_ms = borrowing.wait_ms_of(told["wait_time"])
     spec = specification(told["words"], _wishes(kind, told))
     wanted = borrowing.wanted_text(kind, told["amount"])
-    show_travelling(agent, spec)
+    foreground.explain_wait(agent, [f"id:{spec.id}"], spec.name)
     call = borrowing.submitted(spec, kind=kind, is_named=told["job_id"] is not None)
     try:
         submit(agent, call, spec, interrupts)

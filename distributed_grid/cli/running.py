@@ -7,7 +7,6 @@ Nothing heavy is imported before it is needed, click neither: a test asserts it.
 """
 
 import os
-import sys
 from typing import Any, TypeVar
 
 import msgspec
@@ -75,7 +74,7 @@ def run(told: Told) -> int:
     ):
         wishes = _wishes(told)
         spec = specification(" ".join(told.words) if told.shell else told.words, wishes)
-        show_travelling(agent, spec)
+        foreground.explain_wait(agent, [f"id:{spec.id}"], spec.name)
         try:
             spec = msgspec.structs.replace(spec, after=agent.run(calls.resolved(told.after)))
             spec = with_files(agent, spec, wishes)
@@ -94,14 +93,6 @@ def run(told: Told) -> int:
             return left.code
         except (GridError, OSError) as error:
             return lost_sight(spec, error)
-
-
-def show_travelling(agent: Caller, spec: JobSpec) -> None:
-    """On a terminal, tell how far its files are while somebody waits."""
-    if sys.stderr.isatty():
-        from distributed_grid.cli.travelling import Travelling
-
-        agent.meanwhile = Travelling(agent, spec)
 
 
 def with_files(agent: Caller, spec: JobSpec, wishes: Wishes) -> JobSpec:

@@ -56,6 +56,7 @@ def command(
 
 
 def _waited(agent: Caller, words: tuple[str, ...], timeout_ms: int | None) -> list[JobView]:
+    foreground.explain_wait(agent, words, has_line=False)
     if len(words) == 1:
         return [agent.run(calls.wait(words[0], timeout_ms=timeout_ms))]
     # First all of them, so that a wrong word is told now and not in an hour.

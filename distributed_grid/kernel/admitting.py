@@ -61,9 +61,10 @@ def _admit(coordinator: Coordinator, spec: JobSpec, now_ms: int) -> None:
         return
     if elsewhere.drained(spec):  # It waits; the end of a drain is known here a moment later.
         return
+    missing = [(PLACE + wish, 1, 0) for wish in places(spec)]
     if lacking is not None:
-        raise NeverFits(spec.name, shortfall=lacking.missing)
-    raise NeverFits(spec.name, shortfall=[(PLACE + wish, 1, 0) for wish in places(spec)])
+        missing = list(lacking.missing)
+    raise NeverFits(spec.name, shortfall=missing, dead=elsewhere.dead(spec))
 
 
 def places(spec: JobSpec) -> list[str]:

@@ -49,6 +49,10 @@ class Elsewhere(Protocol):
         """The other nodes that could run it once they are no longer drained, by name."""
         ...
 
+    def dead(self, spec: JobSpec) -> tuple[str, ...]:
+        """The other nodes that could run it if they were not dead, by name."""
+        ...
+
     def waits(self, job: Job) -> None:
         """A job lacks nothing but room, here or there."""
         ...
@@ -130,6 +134,8 @@ class Alone:
     def drained(self, spec: JobSpec) -> tuple[str, ...]:  # noqa: ARG002
         """There is no other place."""
         return ()
+
+    dead = drained
 
     def waits(self, job: Job) -> None:
         """For room here."""

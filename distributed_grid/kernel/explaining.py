@@ -9,12 +9,14 @@ from typing import Any
 from distributed_grid.kernel.admitting import places
 from distributed_grid.kernel.coordinator import Coordinator
 from distributed_grid.kernel.entry import Entry
-from distributed_grid.kernel.jobs import Job
+from distributed_grid.kernel.jobs import STAYS_HERE, Job
 from distributed_grid.kernel.obstacles import obstacle, survey_of
 from distributed_grid.model.priority import NAMES
 from distributed_grid.wire.api import Explanation
 
 HOLDERS_SHOWN = 5
+ASK_LESS = "ask for something that is here: grid nodes"
+UNSENT = "send less with it: --ship PATH for what it needs, --ship none for nothing"
 REMEDY = "or submit it again with --ship: a second machine keeps a copy from then on"
 
 COPY = "its home does not answer now; what is known here is a copy of its record"
@@ -53,6 +55,10 @@ def _elsewhere(coordinator: Coordinator, job: Job) -> Explanation:
             why += f": {', '.join(drained)} could run it, and is being drained"
             remedies = tuple(f"grid undrain {name}" for name in drained)
             return Explanation(summary=why, remedies=remedies, **_common(job))
+        if dead := coordinator.elsewhere.dead(job.spec):
+            why += f": {', '.join(dead)} could run it, and is dead"
+            remedies = tuple(f"start {name}; there: grid up --detach" for name in dead)
+            return Explanation(summary=why, remedies=(*remedies, ASK_LESS), **_common(job))
         why += f": none that is here now is as it wants it ({', '.join(places(job.spec))})"
         said = ("start one that it allows, or require less",)
     return Explanation(summary=why, remedies=said, **_common(job))
@@ -92,17 +98,22 @@ def _waiting(
 ) -> Explanation:
     host, (position, entry) = coordinator.host, place
     why = obstacle(host, entry, now_ms, survey_of(host, now_ms))
+    bound = next((line.detail for line in job.story if line.what == STAYS_HERE), "")
     holders = [
         other.spec.name
         for other in coordinator.jobs.values()
-        if other.live_attempts and other.spec.id != job.spec.id
+        if any(not one.host for one in other.live_attempts) and other.spec.id != job.spec.id
     ]
     return Explanation(
-        summary=why.summary,
+        summary=f"{why.summary}; it stays here: {bound}" if bound else why.summary,
         position=position,
         shortfall=why.missing,
         waits_for=tuple(holders[:HOLDERS_SHOWN]),
-        remedies=(*why.remedies, *coordinator.elsewhere.obstacles(job.spec.id)),
+        remedies=(
+            *(f"cancel one of them: grid cancel {name}" for name in holders[:1] if why.missing),
+            *why.remedies,
+            *([UNSENT] if bound else coordinator.elsewhere.obstacles(job.spec.id)),
+        ),
         lifted=NAMES[host.line.lifted(entry, now_ms)],
         share_milli=host.accounts.share_milli(entry.user, entry.project or None),
         **_common(job),

@@ -30,6 +30,7 @@ MOVES: Final[dict[str, frozenset[str]]] = {
 }
 
 STORY_LINES_MAX: Final = 200  # Enough for dozens of attempts; older lines make room.
+STAYS_HERE: Final = "stays here"  # In a story: its directory cannot travel.
 ATTEMPTS_KEPT: Final = 20  # Of one job; an array's chunks would otherwise be thousands.
 SAVED_KEPT: Final = 2  # States of one job: the last, and the one before should that be gone.
 OUTPUTS_KEPT: Final = 256  # Of an array: 16 KiB in its record, which is saved with each chunk.

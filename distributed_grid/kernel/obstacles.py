@@ -5,6 +5,8 @@ Lives here: asking ledger, lending and bookings without changing them. Never her
 Invariant: nothing here reserves, and what is told has both numbers.
 """
 
+from typing import Final
+
 import msgspec
 
 from distributed_grid.kernel.entry import Entry
@@ -14,6 +16,7 @@ from distributed_grid.kernel.lending import admission, in_words
 from distributed_grid.kernel.offers import KIND_OF, Survey, amount_text
 from distributed_grid.model.lending import Withheld
 
+LEND: Final = "grid offer all"  # All of the machine, whatever its load.
 Missing = tuple[tuple[str, int, int], ...]  # (what, wanted, free)
 
 
@@ -23,6 +26,7 @@ class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
     summary: str  # A sentence.
     waits: str = ""  # The same in a few words, for a table. Empty: only for its turn.
     missing: Missing = ()
+    command: str = ""  # What its owner types there to change it; empty: that would not help.
     remedies: tuple[str, ...] = ()
 
 
@@ -85,7 +89,7 @@ def _in_use(missing: Missing) -> Obstacle:
         summary="it waits for resources that others use",
         waits=", ".join(_amounts(*item) for item in missing),
         missing=missing,
-        remedies=("wait until one of these ends", "cancel one of them", "ask for less"),
+        remedies=("wait until one of these ends", "ask for less"),
     )
 
 
@@ -109,10 +113,12 @@ def _ahead(bookings: tuple[str, ...]) -> Obstacle:
 
 def _not_offered(reasons: tuple[Withheld, ...]) -> Obstacle:
     told = "; ".join(in_words(one) for one in reasons)
+    command = "grid offer resume" if reasons[0].threshold == "paused" else LEND
     return Obstacle(
         summary=f"the owner does not lend what it asks for: {told}",
         waits=f"an offer: {in_words(reasons[0])}",
-        remedies=("wait until the machine is idle", "ask for less", "see: grid offer show"),
+        command=command,
+        remedies=("wait until the machine is idle", "ask for less", f"lend it: {command}"),
     )
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from distributed_grid.kernel.across import company
 from distributed_grid.kernel.across.entries import Asked, worst
-from distributed_grid.kernel.across.guests import DRAINED, barred
+from distributed_grid.kernel.across.guests import DRAINED, LENDS_NOTHING, barred
 from distributed_grid.kernel.across.hands import begin_elsewhere
 from distributed_grid.kernel.across.nearness import Files, is_picky, wished
 from distributed_grid.kernel.across.peers import NOBODY, Peer, Peers
@@ -23,6 +23,7 @@ from distributed_grid.kernel.across.wish import GivenBack, Wish
 from distributed_grid.kernel.coordinator import Coordinator
 from distributed_grid.kernel.elsewhere import Place
 from distributed_grid.kernel.jobs import Attempt, Job
+from distributed_grid.kernel.obstacles import LEND
 from distributed_grid.kernel.placement import Rules, snapshot
 from distributed_grid.kernel.placement.decision import reasons
 from distributed_grid.kernel.placement.filling import after_placing
@@ -164,6 +165,10 @@ class Asking:
         """The names of other nodes that could run it, and are being drained."""
         return self._stock.drained(spec.lasting, self._rules_of(spec.policy))
 
+    def dead(self, spec: JobSpec) -> tuple[str, ...]:
+        """The names of other nodes that could run it, and are dead."""
+        return self._stock.dead(spec.lasting, self._rules_of(spec.policy))
+
     def has_room(self, spec: JobSpec) -> bool:
         """Whether some other node could run it now, as far as known here."""
         self._meet(spec)
@@ -235,13 +240,21 @@ class Asking:
         wish = self.wish(job)
         if wish is None:
             return ()
-        said = {node: "; ".join(self._with_remedy(node, why)) for node, why in wish.why.items()}
+        said = {
+            node: "; ".join(self._with_remedy(node, why))
+            for node, why in wish.why.items()
+            if node in self._peers and self._peers[node].is_alive
+        }
         for node, asked in wish.asked.items():
-            said[node] = str(asked)
+            if asked.position or node not in said:  # Until it answers, what it said before holds.
+                said[node] = str(asked)
         return tuple(f"{self._name(node)}: {word}" for node, word in sorted(said.items()))
 
     def _with_remedy(self, node: NodeId, why: tuple[str, ...]) -> tuple[str, ...]:
-        return (*why, f"grid undrain {self._name(node)}") if DRAINED in why else why
+        name = self._name(node)
+        if DRAINED in why:
+            return (*why, f"grid undrain {name}")
+        return (*why, f"on {name}: {LEND}") if LENDS_NOTHING in why else why
 
     def _name(self, node: NodeId) -> str:
         return self._peers[node].name if node in self._peers else node[:8]

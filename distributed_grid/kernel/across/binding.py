@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from distributed_grid.kernel.jobs import STAYS_HERE
 from distributed_grid.kernel.ready import Ready
 from distributed_grid.model.ids import JobId
 
@@ -25,7 +26,7 @@ def bind(across: "Across", job_id: JobId, why: str, now_ms: int, ready: Ready) -
     if may_run_here:
         require = msgspec.structs.replace(job.spec.require, nodes=(across.me,))
         job.spec = msgspec.structs.replace(job.spec, require=require)
-        job.tell(now_ms, "stays here", why)
+        job.tell(now_ms, STAYS_HERE, why)
     ready.touch(job)
     for attempt in job.live_attempts:
         if attempt.host and attempt.state == "granted":

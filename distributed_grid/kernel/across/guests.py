@@ -18,6 +18,7 @@ from distributed_grid.model.job import NOWHERE, JobSpec
 from distributed_grid.wire.across import Start
 
 DRAINED: Final = "this node is being drained"
+LENDS_NOTHING: Final = "this node does not lend"
 
 
 def guest_spec(
@@ -97,7 +98,7 @@ def obstacles(host: Host, spec: JobSpec) -> tuple[str, ...]:
         return (DRAINED,)
     terms = host.lending.terms
     if not terms.is_enabled:
-        return ("this node does not lend",)
+        return (LENDS_NOTHING,)
     if spec.priority == "urgent" and not terms.allow_urgent:
         return ("borrowers may not be urgent here",)
     if spec.preempt.is_forbidden and not terms.allow_no_preempt:

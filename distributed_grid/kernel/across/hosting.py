@@ -19,6 +19,7 @@ from distributed_grid.kernel.entry import Entry
 from distributed_grid.kernel.jobs import Job
 from distributed_grid.kernel.ledger import RESERVATION_TTL_MS
 from distributed_grid.kernel.obstacles import obstacle, survey_of
+from distributed_grid.kernel.offers import Survey
 from distributed_grid.kernel.ready import Ready
 from distributed_grid.model.across import Epoch
 from distributed_grid.model.ids import JobId, NodeId
@@ -119,14 +120,9 @@ class Hosting:
             ready.ask.append((peer.id, refusal))
             return
         self._waits[name] = Wait(
-            home=peer.id,
-            epoch=asked.epoch,
-            number=asked.number,
-            spec=spec,
-            asked=asked.spec,
-            leases=asked.leases,
-            until_ms=now_ms + ENTRY_MS,
-        )
+            home=peer.id, epoch=asked.epoch, number=asked.number, spec=spec, asked=asked.spec,
+            leases=asked.leases, until_ms=now_ms + ENTRY_MS,
+        )  # fmt: skip
         self._unanswered[name] = None
         self._host.enter(entry_of(asked.job, spec, now_ms - asked.waited_ms))
 
@@ -336,6 +332,7 @@ class Hosting:
     def answer(self, now_ms: int, ready: Ready) -> None:
         """After what is free was handed out: positions for those who asked, and the latest news."""
         unanswered, self._unanswered = self._unanswered, {}
+        survey = survey_of(self._host, now_ms) if unanswered else Survey()
         for name in unanswered:
             waits = self._waits[name]
             place = self._position(name, now_ms)
@@ -345,7 +342,7 @@ class Hosting:
                 epoch=waits.epoch,
                 number=waits.number,
                 position=place,
-                why=self._why(name, now_ms) if place == 1 else "others ahead of it",
+                why=self._why(name, survey, now_ms, is_first=place == 1),
             )
             ready.ask.append((waits.home, word))
         for guest_id, due_ms in list(self._news.items()):
@@ -461,10 +458,13 @@ class Hosting:
             return len(line)
         return line.position(name, now_ms, self._host.accounts) or 1
 
-    def _why(self, name: JobId, now_ms: int) -> str:
-        """What the first of the line waits for."""
+    def _why(self, name: JobId, survey: Survey, now_ms: int, *, is_first: bool) -> str:
+        """What one waits for; behind others that is their turn, unless nobody is lent anything."""
         entry = entry_of(JobId(name.removeprefix(_PREFIX)), self._waits[name].spec, now_ms)
-        return obstacle(self._host, entry, now_ms, survey_of(self._host, now_ms)).waits
+        found = obstacle(self._host, entry, now_ms, survey)
+        if found.command:
+            return f"{found.waits}; on {self._coordinator.node}: {found.command}"
+        return found.waits if is_first else "others ahead of it"
 
     def _slots(self, spec: JobSpec) -> int:
         total = self._host.ledger.total

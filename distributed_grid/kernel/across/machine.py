@@ -174,6 +174,10 @@ class Across:
         """The other nodes that could run it once they are no longer drained, by name."""
         return self.asking.drained(spec) if spec.gang == 1 else ()
 
+    def dead(self, spec: JobSpec) -> tuple[str, ...]:
+        """The other nodes that could run it if they were not dead, by name."""
+        return self.asking.dead(spec) if spec.gang == 1 else ()
+
     def waits(self, job: Job) -> None:
         """A job lacks nothing but room."""
         if job.spec.gang > 1:

@@ -114,14 +114,12 @@ class Stock:
 
     def drained(self, job: JobSpec, rules: Rules) -> tuple[str, ...]:
         """The names of those that could run it, and are being drained."""
-        records = [
-            _ample(peer.record)
-            for peer in self._peers.values()
-            if peer.record is not None and peer.is_draining and peer.is_alive and peer.may_lend
-        ]
-        if not records:
-            return ()
-        return tuple(sorted(one.name for one in snapshot(records).best(job, rules, len(records))))
+        peers = self._peers.values()
+        return _able(job, rules, [one for one in peers if one.is_draining and one.is_alive])
+
+    def dead(self, job: JobSpec, rules: Rules) -> tuple[str, ...]:
+        """The names of those that could run it, and are dead."""
+        return _able(job, rules, [one for one in self._peers.values() if not one.is_alive])
 
     def take(self, record: NodeRecord) -> None:
         """Something was asked of a node: it counts as gone until the node is seen again."""
@@ -179,6 +177,14 @@ def best_but(
 ) -> list[NodeRecord]:
     """The first so many, without some."""
     return [one for one in best(job, rules, most + len(out)) if one.id not in out][:most]
+
+
+def _able(job: JobSpec, rules: Rules, peers: list[Peer]) -> tuple[str, ...]:
+    """Of those that lend nothing now, the names of those that could run it."""
+    records = [_ample(one.record) for one in peers if one.record is not None and one.may_lend]
+    if not records:
+        return ()
+    return tuple(sorted(one.name for one in snapshot(records).best(job, rules, len(records))))
 
 
 def lends(peer: Peer | None) -> bool:
