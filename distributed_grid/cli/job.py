@@ -136,6 +136,8 @@ def _show(job: JobView, names: dict[str, str]) -> None:
             ("array", outcome.array_summary(job).partition(": ")[2] if job.array else ""),
         ]
     )
+    for index, why in outcome.failures(job.array) if job.array else ():
+        click.echo(f"  {index}: {text.printable(why)}")
     earlier = len(job.attempts) - ATTEMPTS_SHOWN
     if earlier > 0:
         click.echo(f"\nand {earlier} more attempts before these; --json has all that are kept")
@@ -153,7 +155,8 @@ def _others(job: JobView) -> list[Transit]:
 
 
 def _show_attempt(attempt: AttemptView) -> None:
-    click.echo(f"\n{click.style(f'attempt {attempt.number}', bold=True)}")
+    of = f" ({attempt.indices})" if attempt.indices else ""
+    click.echo(f"\n{click.style(f'attempt {attempt.number}{of}', bold=True)}")
     limits = ", ".join(f"{what} by {how}" for what, how in sorted(attempt.limits.items()))
     cpu_ms = (attempt.user_us + attempt.system_us) // 1_000
     text.pairs(

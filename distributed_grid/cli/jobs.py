@@ -192,5 +192,7 @@ def _moving(job: JobView) -> str:
 
 def _progress(job: JobView) -> str:
     assert job.array is not None
-    done = job.array.succeeded + job.array.failed + job.array.cancelled
-    return f"{job.state} {done}/{job.array.total}"
+    told = [f"{job.state} {job.array.succeeded}/{job.array.total}"]
+    told += [f"{job.array.failed} failed"] if job.array.failed else []
+    told += [f"{job.array.cancelled} cancelled"] if job.array.cancelled else []
+    return ", ".join(told)

@@ -6,7 +6,7 @@ Lives here: the codes of `run` and `wait`, once. Nothing heavy is imported.
 from typing import Final
 
 from distributed_grid.errors import EXIT_GRID, EXIT_USAGE, GridError
-from distributed_grid.wire.api import ENDED, JobView
+from distributed_grid.wire.api import ENDED, ArrayView, JobView
 
 EXIT_NOT_IN_TIME: Final = 124
 
@@ -47,6 +47,12 @@ def too_late(job: JobView) -> str | None:
     return f"{ended}, and its outputs still come home: grid wait {job.id}"
 
 
+def failures(array: ArrayView) -> list[tuple[int, str]]:
+    """The first indices that failed, with why; an older home tells only their codes."""
+    whys = array.reasons or [f"exit {code}" for _, code in array.failed_indices]
+    return [(index, why) for (index, _), why in zip(array.failed_indices, whys, strict=False)]
+
+
 def array_summary(job: JobView) -> str:
     """What became of an array, in a line."""
     assert job.array is not None
@@ -55,6 +61,6 @@ def array_summary(job: JobView) -> str:
     parts += [f"{array.failed} failed"] if array.failed else []
     parts += [f"{array.cancelled} cancelled"] if array.cancelled else []
     if array.failed_indices:
-        first = ", ".join(f"{index} (exit {code})" for index, code in array.failed_indices[:5])
+        first = ", ".join(f"{index} ({why})" for index, why in failures(array)[:5])
         parts.append(f"first failures: {first}")
     return f"array {job.name} ({job.id[:12]}): {', '.join(parts)}"

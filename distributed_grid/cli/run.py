@@ -40,7 +40,9 @@ from distributed_grid.cli.placing_words import told_of
     show_default=True,
     help="How often machines may fail it.",
 )
-@click.option("--array", metavar="A-B[:S][%W]", help="0-999%50: a thousand, 50 at once.")
+@click.option(
+    "--array", metavar="A-B[:S],…[%W]", help="0-999%50: a thousand, 50 at once; 27,47,60-69."
+)
 @click.option(
     "--after",
     multiple=True,

@@ -18,7 +18,16 @@ from distributed_grid.errors import BadValue, UnknownName
 from distributed_grid.model import bytesize, duration, milli
 from distributed_grid.model.gpus import ANY, GPUS_MAX, GpuRequest, canonical_model
 from distributed_grid.model.ids import JobId, job_id
-from distributed_grid.model.job import NOWHERE, After, Array, JobSpec, Preempt, Where, Work
+from distributed_grid.model.job import (
+    NOWHERE,
+    PARTS_MAX,
+    After,
+    Array,
+    JobSpec,
+    Preempt,
+    Where,
+    Work,
+)
 from distributed_grid.model.priority import priority
 from distributed_grid.model.resources import Request, custom_kind, sorted_amounts
 
@@ -28,8 +37,9 @@ RETRIES_MAX: Final = 1_000_000
 INDEX_MAX: Final = 10**9
 FIRST_WORD_CHARACTERS_MAX: Final = 4_096  # A path: what Linux takes as one.
 # More digits than an index may have, so that one that is too large is told so.
-_ARRAY: Final = r"(\d{1,15})(?:-(\d{1,15})(?::(\d{1,9}))?)?(?:%(\d{1,9}))?"
-_ARRAY_REMEDY: Final = "Write 0-999, 0-9:2 or 0-999%50"
+_PART: Final = r"(\d{1,15})(?:-(\d{1,15})(?::(\d{1,9}))?)?"
+_ARRAY: Final = r"([^%]*)(?:%(\d{1,9}))?"
+_ARRAY_REMEDY: Final = "Write 0-999, 0-9:2, 27,47,60-69 or 0-999%50"
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -48,7 +58,7 @@ class Wishes(TypedDict, total=False):
     env: Mapping[str, str] | None  # Beside what is inherited.
     inherit_env: bool  # The caller's environment without secrets: True, in a container False.
     cwd: str | os.PathLike[str] | None  # The caller's directory.
-    array: str | int | range | None  # "0-999%50", 1000, range(0, 10, 2).
+    array: str | int | range | None  # "0-999%50", "27,47,60-69", 1000, range(0, 10, 2).
     retries: int  # 0.
     max_losses: int  # 3.
     timeout: float | str | None  # Seconds, or "5m". None: none.
@@ -165,33 +175,54 @@ def argv_of(command: Command) -> tuple[str, ...]:
 
 
 def array_of(value: str | int | range) -> Array:
-    """`0-999%50`: a thousand, fifty at once; `0-9:2`: every second; 1000 and range(…) in Python."""
+    """`0-999%50`: a thousand, fifty at once; `0-9:2`: every second; 1000 and range(…) in Python.
+
+    `27,47,60-69`: these, in rising order.
+    """
     width = 0
     if isinstance(value, range):
-        indices = value
+        ranges = [value]
     elif isinstance(value, int) and not isinstance(value, bool):
-        indices = range(max(min(value, INDICES_MAX + 1), 0))  # Python counts no longer ranges.
+        ranges = [range(max(min(value, INDICES_MAX + 1), 0))]  # Python counts no longer ranges.
     else:
-        indices, width = _array_from_text(value)
-    if not indices or indices.step < 1 or indices.start < 0:
-        raise _bad_array(value, "rising indices from 0 on")
-    if indices[-1] > INDEX_MAX:
-        raise _bad_array(value, f"indices up to {INDEX_MAX}")
-    if len(indices) > INDICES_MAX:
+        ranges, width = _array_from_text(value)
+    for indices in ranges:
+        if not indices or indices.step < 1 or indices.start < 0:
+            raise _bad_array(value, "rising indices from 0 on")
+        if indices[-1] > INDEX_MAX:
+            raise _bad_array(value, f"indices up to {INDEX_MAX}")
+    if sum(map(len, ranges)) > INDICES_MAX:
         raise _bad_array(value, f"at most {INDICES_MAX} indices", "Submit several arrays")
-    return Array(start=indices.start, stop=indices[-1] + 1, step=indices.step, width=width)
+    parts = tuple((one.start, one[-1] + 1, one.step) for one in sorted(ranges, key=_first))
+    if len(parts) == 1:
+        start, stop, step = parts[0]
+        return Array(start=start, stop=stop, step=step, width=width)
+    try:
+        return Array(parts=parts, width=width)
+    except ValueError:
+        raise _bad_array(value, "each index once, in ranges that do not overlap") from None
 
 
-def _array_from_text(value: object) -> tuple[range, int]:
+def _first(indices: range) -> int:
+    return indices.start
+
+
+def _array_from_text(value: object) -> tuple[list[range], int]:
     plain = value.replace(" ", "") if isinstance(value, str) else ""
     found = re.fullmatch(_ARRAY, plain, re.ASCII)
-    if found is None:
+    words = found[1].split(",", PARTS_MAX) if found is not None else []
+    parts = [re.fullmatch(_PART, word, re.ASCII) for word in words]
+    if found is None or len(parts) > PARTS_MAX or None in parts:
         raise _bad_array(value, "indices such as 0-999")
-    first, last, step, width = (None if part is None else int(part) for part in found.groups())
-    if step == 0 or width == 0:
+    width = 0 if found[2] is None else int(found[2])
+    numbers = [found[2], *(part[3] for part in parts if part is not None)]
+    if any(number is not None and not int(number) for number in numbers):
         raise _bad_array(value, "a step and a width of 1 or more", "See 0-9:2")
-    assert first is not None, "the expression has a first index"
-    return range(first, (first if last is None else last) + 1, step or 1), width or 0
+    return [_range(*part.groups()) for part in parts if part is not None], width
+
+
+def _range(first: str, last: str | None, step: str | None) -> range:
+    return range(int(first), int(last or first) + 1, int(step or 1))
 
 
 def _bad_array(value: object, expected: str, remedy: str = _ARRAY_REMEDY) -> BadValue:

@@ -81,8 +81,7 @@ class Arrays:
             self._pending_of(job).append(position)
             progress.states[position] = PENDING
         else:
-            progress.states[position] = FAILED
-            progress.codes[position] = report.code
+            progress.fail(position, report.code, report.note)
 
     def chunk_ended(self, job: Job, attempt: Attempt, report: Ended) -> None:
         """A lease is over; what of its chunk has not run goes back, or is cancelled."""
@@ -90,7 +89,7 @@ class Arrays:
         positions = [array.indices.index(index) for index in attempt.indices]
         left = [position for position in positions if progress.states[position] == RUNNING]
         if report.how == "lost" and left:
-            _count_loss(job, progress, left)
+            _count_loss(job, progress, left, report.note)
         pending = self._pending_of(job)
         for position in left:
             progress.states[position] = CANCELLED if job.is_stopping else PENDING
@@ -134,12 +133,11 @@ def _parts(job: Job) -> tuple[Progress, Array]:
     return job.progress, job.spec.array
 
 
-def _count_loss(job: Job, progress: Progress, left: list[int]) -> None:
+def _count_loss(job: Job, progress: Progress, left: list[int], why: str) -> None:
     """Of a lost chunk one index was running, the first that had not ended: it counts a loss."""
     position = left[0]
     progress.losses[position] = progress.losses.get(position, 0) + 1
     job.losses += 1
     if progress.losses[position] > job.spec.losses_max and not job.is_stopping:
-        progress.states[position] = FAILED
-        progress.codes[position] = EXIT_GRID
+        progress.fail(position, EXIT_GRID, f"lost: {why}")
         left.remove(position)

@@ -14,6 +14,8 @@ from distributed_grid.wire.keeper import Ended
 
 TIMEOUT_CODE: Final = 124  # As `timeout` exits, and `grid run` after a deadline.
 
+_SIGNALLED: Final = 128  # A shell adds it to the number of the signal.
+
 # The numbers are those of Linux and macOS alike; others are told as numbers.
 SIGNALS: Final = {
     1: "SIGHUP",
@@ -36,9 +38,23 @@ def in_words(report: Ended) -> str:
     if report.how == "exited":
         return f"exit code {report.code}"
     if report.how == "signalled":
-        number = report.code - 128
-        return f"killed by {SIGNALS.get(number, f'signal {number}')} (exit {report.code})"
+        return f"killed by {_signal(report.code - _SIGNALLED)} (exit {report.code})"
     return f"{report.how} (exit {report.code})"
+
+
+def index_in_words(code: int, note: str) -> str:
+    """The same of an index of an array, of which only its code is kept, and what was noted."""
+    if note:
+        return f"exit {code}: {note}"
+    if code == TIMEOUT_CODE:
+        return f"exit {code}: timeout"
+    if code > _SIGNALLED:
+        return f"exit {code}: {_signal(code - _SIGNALLED)}"
+    return f"exit {code}"
+
+
+def _signal(number: int) -> str:
+    return SIGNALS.get(number, f"signal {number}")
 
 
 class Over(msgspec.Struct, frozen=True):

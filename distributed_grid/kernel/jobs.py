@@ -33,6 +33,8 @@ STORY_LINES_MAX: Final = 200  # Enough for dozens of attempts; older lines make 
 STAYS_HERE: Final = "stays here"  # In a story: its directory cannot travel.
 ATTEMPTS_KEPT: Final = 20  # Of one job; an array's chunks would otherwise be thousands.
 SAVED_KEPT: Final = 2  # States of one job: the last, and the one before should that be gone.
+WHYS_KEPT: Final = 100  # Of the failed indices of an array: as many as are shown.
+WHY_CHARACTERS: Final = 120  # More is a story; the record has the first of each.
 OUTPUTS_KEPT: Final = 256  # Of an array: 16 KiB in its record, which is saved with each chunk.
 
 PENDING, RUNNING, SUCCEEDED, FAILED, CANCELLED = range(5)  # Of one index of an array.
@@ -59,6 +61,7 @@ class Progress(msgspec.Struct, kw_only=True):
     tries: dict[int, int] = {}  # Position -> failures so far, where there were any.
     losses: dict[int, int] = {}  # Position -> times it was lost, where it was.
     mean_us: int = 0  # Of one index, smoothed; 0: none has ended yet.
+    whys: dict[int, str] = {}  # Position -> what was noted, of the first failed ones.
 
     @staticmethod
     def of(array: Array) -> "Progress":
@@ -72,6 +75,12 @@ class Progress(msgspec.Struct, kw_only=True):
     def pending_positions(self) -> deque[int]:
         """Positions still to be run, in order; those that run are known apart."""
         return deque(at for at, state in enumerate(self.states) if state == PENDING)
+
+    def fail(self, position: int, code: int, why: str) -> None:
+        """An index has failed for good."""
+        self.states[position], self.codes[position] = FAILED, code
+        if why and len(self.whys) < WHYS_KEPT:
+            self.whys[position] = why[:WHY_CHARACTERS]
 
     @property
     def is_done(self) -> bool:

@@ -4,6 +4,7 @@ Lives here: records turned into the structs of the API. Never here: decisions, f
 (`cli`).
 """
 
+from distributed_grid.kernel.endings import index_in_words
 from distributed_grid.kernel.jobs import (
     CANCELLED,
     FAILED,
@@ -15,6 +16,7 @@ from distributed_grid.kernel.jobs import (
 )
 from distributed_grid.model.across import HERE
 from distributed_grid.model.ids import NodeId
+from distributed_grid.model.indices import parts_of, written
 from distributed_grid.wire.api import ArrayView, AttemptView, JobView
 
 FAILED_INDICES_SHOWN = 100
@@ -77,6 +79,7 @@ def _attempt_view(attempt: Attempt, limits: dict[str, str]) -> AttemptView:
         memory_bytes_peak=attempt.usage.memory_bytes_peak,
         limits=limits,
         lease=attempt.lease if attempt.state == "granted" and attempt.host != HERE else "",
+        indices=written(parts_of(sorted(attempt.indices))),
     )
 
 
@@ -94,4 +97,5 @@ def _array_view(job: Job) -> ArrayView | None:
         failed=progress.count(FAILED),
         cancelled=progress.count(CANCELLED),
         failed_indices=tuple((indices[position], code) for position, code in failed),
+        reasons=tuple(index_in_words(code, progress.whys.get(at, "")) for at, code in failed),
     )

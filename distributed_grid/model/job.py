@@ -3,6 +3,8 @@
 Lives here: the specification, which never changes. Never here: a job's life (`kernel.jobs`).
 """
 
+from collections.abc import Sequence
+from functools import cached_property
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -18,6 +20,8 @@ COPIES_MAX: Final = 4  # The home and three guardians.
 VOTERS: Final = 3  # On an at-most-once job: it survives the loss of any one of them.
 VOTERS_MAX: Final = 5  # … of any two.
 VOTERS_CHOICE: Final = (VOTERS, VOTERS_MAX)
+Part = tuple[int, int, int]  # Of indices, as of `range`: first, end (excluded), step.
+PARTS_MAX: Final = 10_000  # Ranges of one array: 200 KB in its record.
 OUTPUTS_MAX: Final = 256  # Patterns; more is a directory.
 PATTERN_CHARACTERS_MAX: Final = 4_096  # A path: what Linux takes as one.
 POLICY_CHARACTERS_MAX: Final = 64  # Of a name in the registry of policies.
@@ -63,17 +67,31 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     grace_ms: int = 10_000  # Between asking it to end and killing it.
 
 
-class Array(msgspec.Struct, frozen=True, kw_only=True):
+class Array(msgspec.Struct, frozen=True, kw_only=True, dict=True, cache_hash=True):
     """One job of many processes, told apart by GRID_ARRAY_INDEX."""
 
-    start: int
-    stop: int  # Excluded.
+    start: int = 0
+    # Excluded. None: those of `parts`; members who know no parts cannot read that, and so never
+    # look after such a job.
+    stop: int | None = None
     step: int = 1
     width: int = 0  # How many may run at once; 0: as many as fit.
+    parts: Annotated[tuple[Part, ...], msgspec.Meta(max_length=PARTS_MAX)] = ()
 
-    @property
-    def indices(self) -> range:
+    def __post_init__(self) -> None:
+        """Raise ValueError for parts that are no rising ranges."""
+        if self.stop is None:
+            from distributed_grid.model.indices import check_parts  # Few arrays need it.
+
+            check_parts(self.parts)
+
+    @cached_property
+    def indices(self) -> Sequence[int]:
         """Every index, in order."""
+        if self.stop is None:
+            from distributed_grid.model.indices import Indices
+
+            return Indices(self.parts)
         return range(self.start, self.stop, self.step)
 
 

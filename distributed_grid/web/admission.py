@@ -116,8 +116,10 @@ def _admit_places(spec: JobSpec) -> None:
 
 
 def _admit_array(array: Array) -> None:
-    if not (0 <= array.start < array.stop <= INDEX_MAX + 1 and 1 <= array.step <= INDEX_MAX):
-        raise _bad((array.start, array.stop, array.step), "array", f"rising, 0 to {INDEX_MAX}")
+    ranges = array.parts if array.stop is None else ((array.start, array.stop, array.step),)
+    for start, stop, step in ranges:
+        if not (0 <= start < stop <= INDEX_MAX + 1 and 1 <= step <= INDEX_MAX):
+            raise _bad((start, stop, step), "array", f"rising, 0 to {INDEX_MAX}")
     if len(array.indices) > INDICES_MAX:
         raise _bad(len(array.indices), "array", f"at most {INDICES_MAX} indices")
     if not 0 <= array.width <= INDEX_MAX:

@@ -75,6 +75,7 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes_peak: int = 0
     limits: dict[str, str] = {}  # What is enforced, by which mechanism.
     lease: str = ""  # What another node calls it, while it is made ready there.
+    indices: str = ""  # Of an array: those that it runs, such as 0-3,7. Empty: no array.
 
 
 class ArrayView(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +88,7 @@ class ArrayView(msgspec.Struct, frozen=True, kw_only=True):
     failed: int = 0
     cancelled: int = 0
     failed_indices: tuple[tuple[int, int], ...] = ()  # The first hundred: index and exit code.
+    reasons: tuple[str, ...] = ()  # Why each of them failed, in words.
 
 
 class StoryLine(msgspec.Struct, frozen=True, kw_only=True):

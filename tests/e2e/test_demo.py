@@ -25,7 +25,7 @@ def test_make_demo_profiles_places_and_explains():
     assert "closest to fitting" in done.stdout
     assert "killed with SIGKILL" in done.stdout
     assert "1000/1000" in done.stdout
-    assert "killed: used more than 64 MiB" in done.stdout
+    assert "killed: out of memory, used more than 64 MiB" in done.stdout
     assert "map: 2,000 calls" in done.stdout
     assert "known to be dead after" in done.stdout
     assert "6 of 6 jobs succeeded" in done.stdout

@@ -1,8 +1,9 @@
 """What happens to the indices of arrays, without a process."""
 
 from distributed_grid.kernel.chunks import chunk_size, smoothed_us
-from distributed_grid.kernel.jobs import ATTEMPTS_KEPT, STORY_LINES_MAX, Job
+from distributed_grid.kernel.jobs import ATTEMPTS_KEPT, STORY_LINES_MAX, Attempt, Job, Progress
 from distributed_grid.kernel.node import Reports
+from distributed_grid.kernel.views import job_view
 from distributed_grid.model.job import Array
 from distributed_grid.wire.keeper import Ended, Run, Started, Usage
 from tests.node_world import World, a_job
@@ -16,6 +17,17 @@ def test_an_array_runs_every_index_once_and_succeeds():
 
     seen = [i for m in world.keeper.told if isinstance(m, Run) for i in m.indices]
     assert sorted(seen) == list(range(50))
+    assert world.state(array) == "succeeded"
+
+
+def test_an_array_of_a_list_runs_the_indices_of_the_list():
+    world = World()
+    array = a_job("array", array=Array(parts=((27, 28, 1), (47, 48, 1), (60, 70, 1))))
+    world.submit(array)
+    world.drain()
+
+    seen = [i for m in world.keeper.told if isinstance(m, Run) for i in m.indices]
+    assert sorted(seen) == [27, 47, *range(60, 70)]
     assert world.state(array) == "succeeded"
 
 
@@ -38,6 +50,23 @@ def test_a_failed_index_fails_the_array_and_its_code_is_kept():
     assert world.state(array) == "failed"
     assert world.job(array).exit_code == 1
     assert world.job(array).progress.codes == {0: 7}
+
+
+def test_why_the_first_hundred_failed_is_kept_and_shown_with_who_ran_them():
+    job = Job(
+        spec=a_job("array", array=Array(start=10, stop=212)),
+        submitted_ms=0,
+        progress=Progress(states=bytearray(202)),
+        attempts=[Attempt(number=1, lease="l", node="here", granted_ms=0, indices=(10, 11, 14))],
+    )
+    for position in range(202):
+        job.progress.fail(position, 137 if position else 1, "x" * 500 if position else "")
+    view = job_view(job, limits={})
+
+    assert view.array.failed_indices[:2] == ((10, 1), (11, 137))
+    assert view.array.reasons[:2] == ("exit 1", f"exit 137: {'x' * 120}")
+    assert len(view.array.reasons) == len(job.progress.whys) == 100
+    assert view.attempts[0].indices == "10,11,14"
 
 
 def test_retries_of_an_array_are_per_index():

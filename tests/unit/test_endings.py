@@ -2,7 +2,7 @@
 
 import pytest
 
-from distributed_grid.kernel.endings import in_words
+from distributed_grid.kernel.endings import in_words, index_in_words
 from distributed_grid.wire.keeper import Ended, Usage
 
 
@@ -20,3 +20,16 @@ def test_an_end_in_words(how, code, words):
         number=1, attempt="a", how=how, code=code, started_ms=1, ended_ms=2, usage=Usage()
     )
     assert in_words(report) == words
+
+
+@pytest.mark.parametrize(
+    ("code", "note", "words"),
+    [
+        (1, "", "exit 1"),
+        (124, "", "exit 124: timeout"),
+        (139, "", "exit 139: SIGSEGV"),
+        (137, "killed: out of memory", "exit 137: killed: out of memory"),
+    ],
+)
+def test_the_end_of_an_index_in_words(code, note, words):
+    assert index_in_words(code, note) == words

@@ -304,7 +304,8 @@ class Attempt:
 
     def _note_memory(self) -> None:
         if self._cause == "preempted":
-            self._went = f"killed: used more than {bytesize.text(self.run.limits.memory_bytes)}"
+            limit = bytesize.text(self.run.limits.memory_bytes)
+            self._went = f"killed: out of memory, used more than {limit}"
         else:
             self._cause = "signalled"
 
@@ -399,7 +400,7 @@ class Attempt:
             how, code = "stopped", 128 + self._signal
         elif self._cause == "signalled":
             how, code = "signalled", 128 + signal.SIGKILL
-            self._notes.append(f"killed: used more than {bytesize.text(limit)}")
+            self._notes.append(f"killed: out of memory, used more than {bytesize.text(limit)}")
         elif self._cause == "preempted":
             how = "preempted"
             self._notes.insert(0, self._went)

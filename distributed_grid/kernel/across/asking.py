@@ -18,7 +18,7 @@ from distributed_grid.kernel.across.hands import begin_elsewhere
 from distributed_grid.kernel.across.nearness import Files, is_picky, wished
 from distributed_grid.kernel.across.peers import NOBODY, Peer, Peers
 from distributed_grid.kernel.across.stock import KINDS_MAX, Kind, Stock, best_but, kind_of, lends
-from distributed_grid.kernel.across.travelling import travelling
+from distributed_grid.kernel.across.travelling import offered, travelling
 from distributed_grid.kernel.across.wish import GivenBack, Wish
 from distributed_grid.kernel.coordinator import Coordinator
 from distributed_grid.kernel.elsewhere import Place
@@ -376,7 +376,7 @@ class Asking:
             job=job.spec.id,
             epoch=job.epoch,
             number=number,
-            spec=msgspec.structs.replace(job.spec, work=None),
+            spec=offered(msgspec.structs.replace(job.spec, work=None)),
             waited_ms=max(0, now_ms - since_ms),
             leases=self._leases(job, node),
         )
@@ -484,7 +484,7 @@ class Asking:
             epoch=job.epoch,
             number=self._next(now_ms),
             lease=lease,
-            spec=travelling(job.spec),
+            spec=offered(travelling(job.spec)),
             attempt=attempt.number if job.progress is None else attempt.tries + 1,
             indices=attempt.indices,
             standing=starting.standing,

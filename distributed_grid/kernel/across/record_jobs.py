@@ -67,6 +67,7 @@ def job_of(record: JobRecord) -> Job:
             tries=dict(standing.tries),
             losses=dict(standing.index_losses),
             mean_us=standing.mean_us,
+            whys=dict(standing.whys),
         )
     if record.results:
         best = result_of(record.results[0])

@@ -6,10 +6,11 @@ Invariant: each part is kept as the bytes that its writer wrote; whoever writes 
 the fields that it does not know.
 """
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
+from distributed_grid.kernel.jobs import WHY_CHARACTERS, WHYS_KEPT
 from distributed_grid.model.across import Epoch, Fence, GangGo
 from distributed_grid.model.ids import JobId, NodeId
 from distributed_grid.model.job import Shipment
@@ -19,6 +20,8 @@ from distributed_grid.wire.register import Standing as Votes
 # States are text here, not a fixed list: a newer version may have others, and they must survive.
 ATTEMPT_RANKS: Final = {"named": 0, "begun": 1, "lost": 2, "ended": 3}
 RESULT_RANKS: Final = {"succeeded": 0, "cancelled": 1, "failed": 2, "lost": 3, "skipped": 4}
+
+_Why = Annotated[str, msgspec.Meta(max_length=WHY_CHARACTERS)]
 
 
 class AttemptNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -91,6 +94,8 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     votes: Votes | None = None  # Of an at-most-once job: who votes on it, as far as its home knows.
     ship: Shipment | None = None  # What travels with it, also if that was packed after it was told.
     rooted: NodeId = NodeId("")  # The only node that has its files; empty: others have them too.
+    # Of an array, by position: what was noted of the first that failed.
+    whys: Annotated[dict[int, _Why], msgspec.Meta(max_length=WHYS_KEPT)] = {}
 
 
 _encoder: Final = msgspec.msgpack.Encoder()

@@ -103,6 +103,7 @@ def _standing(job: Job) -> Standing:
         votes=job.votes,
         ship=job.spec.ship,
         rooted=job.rooted,
+        whys=progress.whys if progress else {},
     )
 
 

@@ -16,6 +16,7 @@ from distributed_grid.kernel.across.asking import Asking
 from distributed_grid.kernel.across.guests import guest_spec, obstacles
 from distributed_grid.kernel.across.hosting import Hosting, Wait, entry_of
 from distributed_grid.kernel.across.peers import NOBODY, Peer, Peers
+from distributed_grid.kernel.across.travelling import offered
 from distributed_grid.kernel.host import OVERTAKING_MS_MAX, Host
 from distributed_grid.kernel.jobs import Job
 from distributed_grid.kernel.obstacles import survey_of
@@ -127,7 +128,7 @@ class Stealing:
         ready.send.append((peer, Line(waiting=line)))
 
     def _own(self, job: Job, now_ms: int) -> tuple[int, int, Wanted]:
-        spec = msgspec.structs.replace(job.spec, work=None)
+        spec = offered(msgspec.structs.replace(job.spec, work=None))
         since_ms = job.ready_ms if job.ready_ms is not None else now_ms
         return RANKS[spec.priority], since_ms, (self._me, spec.id, job.epoch, spec)
 

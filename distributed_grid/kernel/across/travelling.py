@@ -7,7 +7,7 @@ Invariant: of the submitter's environment nothing leaves the machine but what wa
 
 import msgspec
 
-from distributed_grid.model.job import JobSpec
+from distributed_grid.model.job import Array, JobSpec
 
 
 def certified(spec: JobSpec, node: str) -> JobSpec:
@@ -20,6 +20,17 @@ def certified(spec: JobSpec, node: str) -> JobSpec:
 def local(spec: JobSpec, node: str) -> JobSpec:
     """The same on a node itself: its own users are called by their names alone."""
     return msgspec.structs.replace(spec, user=spec.user.removesuffix(f"@{node}"))
+
+
+def offered(spec: JobSpec) -> JobSpec:
+    """The same job as an owner hears of it: which indices it runs is told when it starts.
+
+    So whoever knows no lists of ranges can run a chunk of one.
+    """
+    array = spec.array
+    if array is None or array.stop is not None:
+        return spec
+    return msgspec.structs.replace(spec, array=Array(stop=len(array.indices), width=array.width))
 
 
 def travelling(spec: JobSpec) -> JobSpec:

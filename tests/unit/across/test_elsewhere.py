@@ -164,6 +164,17 @@ def test_an_array_is_handed_out_in_chunks_to_every_node():
     assert all(not node.node.ledger.leases for node in room.nodes)
 
 
+def test_a_chunk_of_a_list_of_indices_runs_where_lists_are_not_known(busy):
+    home, _ = busy.nodes
+    array = a_job("array", array=Array(parts=((27, 28, 1), (47, 48, 1), (60, 70, 1)), width=2))
+    home.submit(array)
+    busy.settle()
+
+    told = [*home.said(Reserve), *home.said(Start)]
+    assert {word.spec.array for word in told} == {Array(stop=12, width=2)}
+    assert home.said(Start)[0].indices[:2] == (27, 47)
+
+
 def test_who_has_run_its_chunks_of_an_array_gets_the_next_at_once():
     room = Room(2)
     array = a_job("array", array=Array(start=0, stop=1_000))

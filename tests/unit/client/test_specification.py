@@ -53,6 +53,8 @@ def test_every_wish_reaches_the_specification(tmp_path):
         ("7", Array(start=7, stop=8)),
         ("3-3", Array(start=3, stop=4)),
         ("0-9:2", Array(start=0, stop=9, step=2)),
+        ("27, 47,60-69%4", Array(parts=((27, 28, 1), (47, 48, 1), (60, 70, 1)), width=4)),
+        ("20-28:4,0-3", Array(parts=((0, 4, 1), (20, 29, 4)))),
         (5, Array(start=0, stop=5)),
         (range(2, 10, 3), Array(start=2, stop=9, step=3)),
     ],
@@ -62,8 +64,8 @@ def test_an_array_is_written_in_these_ways(told, expected):
 
 
 @pytest.mark.parametrize(
-    "told", ["", "a", "9-3", "0-", "-1", "0-9:0", "0-9%0", "0-99999999999", "1,2", "0-9%", "٣", 0, -1,
-             range(5, 0, -1), "0-99999999"]
+    "told", ["", "a", "9-3", "0-", "-1", "0-9:0", "0-9%0", "0-99999999999", "1,,2", "1,1",
+             "0-9,5-7", "0-9,3:0", "1-2:0,5", ",1", "0-9%", "٣", 0, -1, range(5, 0, -1), "0-99999999"]
 )  # fmt: skip
 def test_an_array_that_means_nothing_is_refused(told):
     with pytest.raises(BadValue):

@@ -237,7 +237,7 @@ def test_the_command_is_within_the_memory_of_its_job(any_lab: KeeperLab) -> None
     ended = any_lab.ended()[-1]
 
     assert ended.how == "preempted"
-    assert "killed: used more than 64 MiB" in ended.note
+    assert "killed: out of memory, used more than 64 MiB" in ended.note
 
 
 def test_the_command_is_born_in_the_group_and_on_the_cores_of_its_job(

@@ -19,7 +19,7 @@ def test_a_job_that_takes_too_much_memory_is_killed_and_told(any_lab: KeeperLab)
     ended = any_lab.outcome("python3", "-c", HOG, limits=Limits(memory_bytes=64 << 20))
 
     assert (ended.how, ended.code) == ("signalled", 137)
-    assert "killed: used more than 64 MiB" in ended.note
+    assert "killed: out of memory, used more than 64 MiB" in ended.note
 
 
 def test_a_child_that_takes_too_much_memory_ends_the_whole_job(any_lab: KeeperLab) -> None:
@@ -29,7 +29,7 @@ def test_a_child_that_takes_too_much_memory_ends_the_whole_job(any_lab: KeeperLa
     )
 
     assert (ended.how, ended.code) == ("signalled", 137)
-    assert "killed: used more than 64 MiB" in ended.note
+    assert "killed: out of memory, used more than 64 MiB" in ended.note
 
 
 def test_less_memory_than_a_process_needs_ends_the_job_not_the_keeper(lab: KeeperLab) -> None:

@@ -145,7 +145,7 @@ def test_memory_is_still_watched(any_lab: KeeperLab, tmp_path: Path) -> None:
     any_lab.send(Resume(attempt="one"))
     ended = any_lab.ended()[-1]
 
-    assert (ended.how, ended.note) == ("signalled", "killed: used more than 64 MiB")
+    assert (ended.how, ended.note) == ("signalled", "killed: out of memory, used more than 64 MiB")
 
 
 CHUNK = "echo $GRID_ARRAY_INDEX >>ran; echo $$ >ready; [ $GRID_ARRAY_INDEX != 1 ] || exec sleep 600"

@@ -1,0 +1,65 @@
+"""Arrays as researchers use them, against a real agent with a real keeper."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from distributed_grid.client.specification import array_of
+from tests.e2e.test_run import Lab
+
+# Of six: one exits with 42, one dies of a signal, one takes too long, the others end well.
+SIM = """case $GRID_ARRAY_INDEX in
+27) echo reading; echo no such row >&2; exit 42;;
+47) kill -SEGV $$;;
+60) exec sleep 60;;
+esac; echo done $GRID_ARRAY_INDEX"""
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory) -> Iterator[Lab]:
+    made = Lab(tmp_path_factory.mktemp("arrays"))
+    up = made("up", "--detach", "--name", "desk")
+    assert up.returncode == 0, up.stderr
+    yield made
+    made("down", "--stop-jobs")
+
+
+@pytest.fixture(scope="module")
+def sweep(lab: Lab) -> str:
+    """An array of a list of indices, three of which have failed."""
+    done = lab(
+        "run", "--name", "sweep", "--timeout", "1s", "--array", "27,47,60-63", "sh", "-c", SIM
+    )
+    assert done.returncode == 1
+    return done.stderr.decode()
+
+
+def test_a_list_of_indices_is_an_array_and_each_failure_has_its_reason_in_words(lab, sweep):
+    job = lab.json("job", "sweep")
+
+    assert "3 of 6 succeeded, 3 failed" in sweep
+    assert "27 (exit 42), 47 (exit 139: SIGSEGV), 60 (exit 124: timeout)" in sweep
+    assert [index for index, _ in job["array"]["failed_indices"]] == [27, 47, 60]
+
+
+def test_the_list_of_jobs_counts_what_went_well_and_what_failed(lab, sweep):
+    assert b"failed 3/6, 3 failed" in lab("jobs", "--name", "sweep").stdout
+
+
+def test_attempts_say_which_indices_they_ran_and_the_job_why_each_failed(lab, sweep):
+    attempts = lab.json("job", "sweep")["attempts"]
+    ran = [index for one in attempts for index in array_of(one["indices"]).indices]
+    shown = lab("job", "sweep").stdout.decode()
+
+    assert sorted(ran) == [27, 47, 60, 61, 62, 63]
+    assert "  47: exit 139: SIGSEGV" in shown
+    assert "  60: exit 124: timeout" in shown
+
+
+def test_an_index_that_used_too_much_memory_says_so(lab):
+    eats = "import os; b = bytearray(300 << 20) if os.environ['GRID_ARRAY_INDEX'] == '3' else b''"
+    words = ("run", "--name", "eats", "--memory", "64MiB", "--array", "1,3")
+    done = lab(*words, "python3", "-c", f"{eats}; import time; time.sleep(len(b) and 30)")
+
+    assert done.returncode == 1
+    assert b"3 (exit 137: killed: out of memory, used more than 64 MiB)" in done.stderr
