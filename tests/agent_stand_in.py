@@ -269,15 +269,22 @@ def stays_silent(connection: socket.socket) -> None:
 
 
 def read_request(connection: socket.socket) -> bytes:
-    """One whole request."""
+    """One whole request. Raises ConnectionError if the client has gone before it was heard."""
     data = b""
     while b"\r\n\r\n" not in data:
-        data += connection.recv(65_536)
+        data += _heard(connection)
     head, _, body = data.partition(b"\r\n\r\n")
     length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0] or 0)
     while len(body) < length:
-        body += connection.recv(65_536)
+        body += _heard(connection)
     return head + b"\r\n\r\n" + body
+
+
+def _heard(connection: socket.socket) -> bytes:
+    data = connection.recv(65_536)
+    if not data:
+        raise ConnectionError("the client has gone")  # Else whoever waits for more spins for ever.
+    return data
 
 
 def http(body: bytes, *, status: str = "200 OK", kind: str = "application/json") -> bytes:

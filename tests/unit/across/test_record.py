@@ -95,20 +95,6 @@ def test_a_successor_begins_where_the_home_was():
     assert (again.submitted_ms, again.ready_ms) == (job.submitted_ms, 77)
 
 
-def test_a_successor_knows_the_indices_of_a_list_and_why_some_failed():
-    array = a_job("array", array=Array(parts=((27, 28, 1), (60, 63, 1)), width=1))
-    world, (job,) = a_home(array)
-    world.end(job.spec, 9)
-    world.pump()
-    job.progress.whys[0] = "killed: out of memory"
-
-    again = job_of(decode(encode(record_of(job, FIRST))))
-
-    assert list(again.spec.array.indices) == [27, 60, 61, 62]
-    assert again.attempts[0].indices[0] == 27
-    assert (again.progress.codes, again.progress.whys) == ({0: 9}, {0: "killed: out of memory"})
-
-
 def test_where_an_attempt_runs_is_written_as_a_node_and_stays_so():
     _world, (job,) = a_home(a_job("job"))
     taken = job_of(record_of(job, FIRST))

@@ -1,0 +1,22 @@
+"""What a successor knows of an array."""
+
+from distributed_grid.kernel.across.record_bytes import decode, encode
+from distributed_grid.kernel.across.record_jobs import job_of
+from distributed_grid.kernel.across.record_writing import record_of
+from distributed_grid.model.job import Array
+from tests.node_world import a_job
+from tests.unit.across.test_record import FIRST, a_home
+
+
+def test_a_successor_knows_the_indices_of_a_list_and_why_some_failed():
+    array = a_job("array", array=Array(parts=((27, 28, 1), (60, 63, 1)), width=1))
+    world, (job,) = a_home(array)
+    world.end(job.spec, 9)
+    world.pump()
+    job.progress.whys[0] = "killed: out of memory"
+
+    again = job_of(decode(encode(record_of(job, FIRST))))
+
+    assert list(again.spec.array.indices) == [27, 60, 61, 62]
+    assert again.attempts[0].indices[0] == 27
+    assert (again.progress.codes, again.progress.whys) == ({0: 9}, {0: "killed: out of memory"})
