@@ -2,8 +2,8 @@
 
 Lives here: `MeshSide`, the loop. Never here: decisions (`kernel.mesh`), connections (`mesh_links`),
 what people ask (`mesh_desk`), what this node says about itself (`mesh_values`).
-Invariant: what a step saves is durable before anything of that step, or of a later one, is sent;
-heartbeats never wait for a disk.
+Invariant: what a step saves is durable before anything of that step, or of a later one, is sent,
+but for the copy of what all say that is kept from time to time; heartbeats never wait for a disk.
 """
 
 import asyncio
@@ -53,6 +53,7 @@ MANY: Final = 5
 LOOK_S: Final = 1.0  # How often own values and new links are looked at,
 TURNS: Final = 10  # and in so many looks each path and each address once: they call into Rust.
 RETRY_S: Final = 0.5
+COPY: Final = "mesh.known"  # Of what all say, kept from time to time; others have it as well.
 FORWARD_S: Final = 3.5  # For the issuer; who passes a ticket on is waited for five seconds.
 
 
@@ -101,6 +102,7 @@ class MeshSide:
         self.refused: Refused | None = None  # The last no to a question over a link.
         self._queue: asyncio.Queue[Carried] = asyncio.Queue()
         self._carrier: asyncio.Task[None] | None = None
+        self._copy: MeshReady | None = None  # Could not be written, and is tried again.
         self._opening = asyncio.Lock()
         # Tickets by newcomer and issuer: nobody else answers for one.
         self._passed_on: dict[tuple[NodeId, NodeId], asyncio.Future[Welcome | Refused]] = {}
@@ -263,7 +265,7 @@ class MeshSide:
     async def _carry(self) -> None:
         while True:
             ready, durable = await self._queue.get()
-            await self._save(ready)
+            await self._save(ready, may_wait=durable is None and ready.save.keys() == {COPY})
             if durable is not None and not durable.done():
                 durable.set_result(None)
             if self.links is not None:
@@ -291,15 +293,25 @@ class MeshSide:
         """Before anything is decided that must be durable: raises StoreError if it could not be."""
         await self._store.commit([SetMeta("mesh.tried", b"")])
 
-    async def _save(self, ready: MeshReady) -> None:
+    async def _save(self, ready: MeshReady, *, may_wait: bool) -> None:
         writes = [SetMeta(key, value or b"") for key, value in ready.save.items()]
+        if COPY in ready.save:
+            self._copy = None  # This one is newer than what waits.
         while writes:
             try:
                 await self._store.commit(writes)
             except StoreError:
+                if may_wait:  # Nothing rests on it: that the disk is full is told meanwhile.
+                    self._copy = ready
+                    asyncio.get_running_loop().call_later(RETRY_S, self._save_copy, ready)
+                    return
                 await asyncio.sleep(RETRY_S)  # Nothing goes on before it is durable.
             else:
                 return
+
+    def _save_copy(self, ready: MeshReady) -> None:
+        if self._copy is ready:
+            self.take(MeshReady(save=ready.save))
 
     def _send(self, peer: NodeId, message: MeshMessage) -> None:
         assert self.links is not None, "open"

@@ -14,7 +14,7 @@ from distributed_grid.kernel.mesh.rules import MeshRules
 from distributed_grid.model.membership import Contact
 from distributed_grid.wire.mesh import JOBS, Hello, Refused, Remember, decode, encode
 from distributed_grid.wire.mesh_api import MakeTicket
-from tests.unit.agent.mesh_lab import MeshLab, until
+from tests.unit.agent.mesh_lab import LOAD, MeshLab, until
 
 
 def contact(agent) -> Contact:
@@ -258,6 +258,26 @@ async def test_nothing_is_sent_before_what_it_rests_on_is_saved(monkeypatch):
         alpha.store.failures = 0
         await kicking
         await until(lambda: len(sent) > before)
+
+
+async def test_what_a_node_says_does_not_wait_for_the_copy_of_what_all_say(monkeypatch):
+    monkeypatch.setattr("distributed_grid.agent.mesh.RETRY_S", 0.01)
+    async with MeshLab() as lab:
+        alpha, beta = await lab.mesh_of("alpha", "beta")
+        alpha.store.error, alpha.store.failures = StoreFull("memory"), 1_000_000
+        alpha.store.fails_on = "mesh.known"
+        for copy in (b"older", b"newer"):
+            alpha.side.take(MeshReady(save={"mesh.known": copy}))
+        await until(lambda: alpha.store.failures < 999_990)  # It is tried again and again,
+        full = msgspec.structs.replace(LOAD, is_disk_full=True)
+        alpha.values["load"] = msgspec.msgpack.encode(full)
+        alpha.side.say()
+        await until(lambda: beta.mesh.said.load(alpha.id) == full)
+
+        alpha.log.clear()
+        alpha.store.failures = 0
+        await until(lambda: alpha.log)
+        assert {"mesh.known": b"older"} not in [kept for _, kept in alpha.log]  # but the newer.
 
 
 async def test_a_ticket_is_answered_only_when_its_use_is_saved(monkeypatch):
