@@ -61,7 +61,7 @@ def job_names(ctx: "click.Context", param: "click.Parameter", incomplete: str) -
     return sorted(word for word in words if word.startswith(incomplete))
 
 
-def job_argument(*, many: bool = False) -> Callable[[Decorated], Decorated]:
+def job_argument(*, many: bool = False, required: bool = True) -> Callable[[Decorated], Decorated]:
     """The argument that names a job, or several."""
     import click
 
@@ -69,7 +69,7 @@ def job_argument(*, many: bool = False) -> Callable[[Decorated], Decorated]:
         return click.argument(
             "words" if many else "word",
             nargs=-1 if many else 1,
-            required=True,
+            required=required,
             metavar="ID..." if many else "ID",
             shell_complete=job_names,
         )(function)

@@ -6,6 +6,7 @@ import pytest
 
 from distributed_grid.client.specification import array_of
 from tests.e2e.test_run import Lab
+from tests.mesh_lab import awaited
 
 # Of six: one exits with 42, one dies of a signal, one takes too long, the others end well.
 SIM = """case $GRID_ARRAY_INDEX in
@@ -63,3 +64,30 @@ def test_an_index_that_used_too_much_memory_says_so(lab):
 
     assert done.returncode == 1
     assert b"3 (exit 137: killed: out of memory, used more than 64 MiB)" in done.stderr
+
+
+def test_of_several_that_are_cancelled_none_that_waited_starts(lab):
+    cpus = str(lab.json("status")["cpu_milli_total"] // 1_000)
+    for name in ("c1", "c2", "c3", "c4"):
+        lab.detached("--name", name, "--cpus", cpus, "sh", "-c", f"echo >ran.{name}; sleep 60")
+    awaited((lab.dir / "ran.c1").exists)
+    done = lab("cancel", "c1", "c[2", "c2", "c?", "c1")
+
+    assert done.returncode == 3  # There is no c[2; the others are cancelled nevertheless.
+    assert done.stdout.count(b"cancelled") == 4
+    assert [path.name for path in lab.dir.glob("ran.c*")] == ["ran.c1"]
+    assert not any(lab.json("job", name)["attempts"] for name in ("c2", "c3", "c4"))
+
+
+def test_all_are_cancelled_only_after_a_question(lab):
+    lab.detached("--name", "long", "sleep", "60")
+    asked = lab("cancel", "--all")
+    was = lab.json("job", "long")["state"]
+    done = lab("cancel", "--all", "--yes")
+
+    assert asked.returncode == 2
+    assert was in {"waiting", "running"}
+    assert b"Cancel 1 jobs? There is nobody to ask: say --yes" in asked.stderr
+    assert done.stdout.split()[1:] == [b"long", b"cancelled"]
+    assert lab("cancel").returncode == lab("cancel", "--all", "x").returncode == 2
+    assert lab("cancel", "--all").stderr == b"grid: nothing waits or runs\n"
