@@ -12,6 +12,7 @@ from distributed_grid.cli import loaded
 
 # name -> (module with a `command`, the line that `grid --help` shows without loading it)
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
+    "bootstrap": ("distributed_grid.cli.bootstrap", "Bring other machines in, over ssh"),
     "cache": ("distributed_grid.cli.cache", "The files that travelled with jobs, kept"),
     "cancel": ("distributed_grid.cli.cancel", "End jobs, or take them out of the queue"),
     "completion": ("distributed_grid.cli.completion", "Teach bash, zsh or fish our words"),
