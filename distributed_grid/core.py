@@ -81,16 +81,19 @@ class GridOrchestrator:
         resource_type: ResourceType | str,
         amount: float | str,
         priority: str = "medium",
-        max_wait_time: float | str = borrowing.WAIT_S_DEFAULT,
+        max_wait_time: float | str | None = borrowing.WAIT_S_DEFAULT,
         job_id: str | None = None,
         preferred_nodes: Sequence[str] | None = None,
+        timeout: float | str | None = None,  # noqa: ASYNC109  (of the job, too)
         **wishes: Any,
     ) -> dict[str, Any]:
         """Run a command on what owners lend, and give `{"output": …}` when it has ended well.
 
         A string runs under a shell. `amount` is in devices, cores or GiB. `max_wait_time` seconds
-        may pass until something is lent; then NoResources has the reasons of each node. JobFailed
-        has the stderr of a job that failed. `wishes` are those of `Cluster.submit`.
+        may pass until something is lent (None: any time), at most `timeout`, and as long it may
+        run; then NoResources has the reasons of each node. Why it has not begun after 3 s is a
+        warning of the logger `distributed_grid`. JobFailed has the stderr of a job that failed.
+        `wishes` are those of `Cluster.submit`.
         """
         caller = self._caller()
         kind = borrowing.kind_of(resource_type)
@@ -101,15 +104,19 @@ class GridOrchestrator:
             "priority": priority,
             "shared": True,
             "preferred_nodes": tuple(preferred_nodes or ()),
+            **({} if timeout is None else {"timeout": timeout}),
             **wishes,  # type: ignore[typeddict-item]  # Looked at by `specification`.
         }
         spec = specification(command, told)
+        wait_ms = borrowing.wait_ms_of(max_wait_time)
+        if timeout is not None:
+            wait_ms = min(wait_ms, borrowing.wait_ms_of(timeout))
         await running.borrow(
             caller,
             spec,
             kind=kind,
             wanted=borrowing.wanted_text(kind, amount),
-            wait_ms=borrowing.wait_ms_of(max_wait_time),
+            wait_ms=wait_ms,
             is_named=job_id is not None,
         )
         return (await running.ended(caller, spec)).result()

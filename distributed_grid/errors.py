@@ -245,7 +245,7 @@ class Conflict(GridError):
         self.kind, self.name = kind, name
         super().__init__(
             f"the {kind} id {shown(name)} is taken by another {kind}",
-            remedy="Leave the id out, and one is made",
+            remedy="Take another one; grid run and Python make one if it is left out",
         )
 
 

@@ -11,6 +11,7 @@ from typing import Final
 from distributed_grid.client import across_calls, calls, mesh_calls, sharing_calls
 from distributed_grid.client.calls import Call, decoded, request_for
 from distributed_grid.client.specification import Wishes
+from distributed_grid.client.why_waiting import BEGIN_S, LOOK_S, News
 from distributed_grid.errors import (
     BadValue,
     Conflict,
@@ -133,9 +134,13 @@ def _others() -> Call[tuple[NodeView, ...]]:
     return tuple(node for node in mesh.nodes if not node.is_self and node.health == "alive")
 
 
-def begun(job: JobId, *, wait_ms: int) -> Call[JobView | None]:
-    """The job once something was lent to it, or has ended; None if the time is over before."""
+def begun(job: JobId, *, wait_ms: int, news: News | None = None) -> Call[JobView | None]:
+    """The job once something was lent to it, or has ended; None if the time is over before.
+
+    With `news`, why it waits is logged.
+    """
     left_ms, look_ms = wait_ms, LOOK_MS_FIRST
+    explain_ms = wait_ms - BEGIN_S * 1_000
     while True:
         ask_ms = max(min(look_ms, left_ms), 1)
         request = request_for("wait", job=f"id:{job}", wait_ms=ask_ms, timeout_ms=ask_ms)
@@ -149,6 +154,9 @@ def begun(job: JobId, *, wait_ms: int) -> Call[JobView | None]:
         look_ms = min(look_ms * 2, LOOK_MS_MAX)
         if left_ms <= 0:
             return None
+        if news is not None and left_ms <= explain_ms:
+            explain_ms = left_ms - LOOK_S * 1_000
+            yield from news.log(f"id:{job}")
 
 
 def given_up(spec: JobSpec, *, kind: str, wanted: str, waited_ms: int) -> Call[NoResources]:
@@ -182,7 +190,7 @@ def reasons_of(
 
 def not_joined(name: str) -> str:
     """What is to be said of a node that only the configuration knows."""
-    return f"not joined; on that machine: grid join {name}"
+    return f"not joined; here: grid ticket, on {name}: grid join TICKET"
 
 
 def _why_not(status: SharingStatus, spec: JobSpec, kind: str) -> str:
@@ -222,8 +230,10 @@ def _more_than_nothing(value: int, amount: object) -> None:
         raise BadValue(amount, expected="an amount above zero", remedy="Ask for 1 or more")
 
 
-def wait_ms_of(seconds: float | str) -> int:
-    """How long to wait for an offer."""
+def wait_ms_of(seconds: float | str | None) -> int:
+    """How long to wait for an offer; None: for ever."""
+    if seconds is None:
+        return WAIT_S_MAX * 1_000
     span_ms = duration.parse(seconds)
     if span_ms > WAIT_S_MAX * 1_000:
         raise BadValue(seconds, expected="at most ten years", remedy="Check the unit")

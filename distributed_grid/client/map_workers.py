@@ -67,6 +67,7 @@ class WorkerPool:
         self._functions = 0
         self._spec = spec
         self._hired: JobSpec | None = None
+        self.job = ""  # Of its first workers.
 
     @property
     def key(self) -> bytes:
@@ -102,6 +103,7 @@ class WorkerPool:
             array=array,
             work=msgspec.structs.replace(work, argv=argv),
         )
+        self.job = self.job or f"id:{self._hired.id}"
         yield from map_calls.open_map(OpenMap(map=self.id, workers=self._hired))
         self.is_open = True
 

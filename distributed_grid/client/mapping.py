@@ -14,6 +14,7 @@ from distributed_grid.client import map_calls, mesh_calls
 from distributed_grid.client.calls import Call, status
 from distributed_grid.client.map_workers import WORKERS_MAX, WorkerPool
 from distributed_grid.client.pickling import packed, raised_of, unpacked
+from distributed_grid.client.why_waiting import BEGIN_S, LOOK_S, News
 from distributed_grid.errors import BadValue, CallFailed, MapEnded, NotPicklable, WorkerDied
 from distributed_grid.wire.maps import FeedMap, MapCall, MapFunction, MapNews, MapOutcome
 
@@ -94,6 +95,9 @@ class Mapping:
         self._gather_until_s = 0.0
         self._began_s = 0.0
         self._is_long = False
+        self._news: News | None = News()  # None: something was heard of a call.
+        self._explain_s = 0.0
+        self._is_to_explain = False
 
     @property
     def is_done(self) -> bool:
@@ -116,6 +120,9 @@ class Mapping:
         """Before items are taken for the next conversation."""
         self._began_s = self._began_s or now_s
         self._is_long = now_s - self._began_s >= LONG_S
+        self._is_to_explain = now_s >= max(self._began_s + BEGIN_S, self._explain_s)
+        if self._is_to_explain:
+            self._explain_s = now_s + LOOK_S
         self._gathered_bytes = 0
         self._gather_until_s = now_s + GATHER_S
 
@@ -161,7 +168,7 @@ class Mapping:
         if self._is_long and self.pool.cpu_milli_around is None and self._plan.workers is None:
             self.pool.cpu_milli_around = yield from cores_around()
         calls = self._to_send()
-        wait_ms = WAIT_MS if self._is_long else min(WAIT_MS, int(LONG_S * 1_000))
+        wait_ms = WAIT_MS if self._is_long and self._news is None else int(LONG_S * 1_000)
         can_wait = not (self._unsent or self.has_result or self._has_room)
         fed = FeedMap(
             after=self.pool.cursor,
@@ -176,6 +183,8 @@ class Mapping:
         self._hear(news)
         if news.waiting and news.workers < self._workers:
             yield from self.pool.hire(self._workers - news.workers)
+        if self._news is not None and self._is_to_explain:
+            yield from self._news.log(self.pool.job)
 
     @property
     def has_result(self) -> bool:
@@ -224,6 +233,8 @@ class Mapping:
 
     def _hear(self, news: MapNews) -> None:
         self.pool.cursor += len(news.outcomes)
+        if news.outcomes:
+            self._news = None
         for outcome in news.outcomes:
             call = self._unfinished.pop(outcome.number, None)
             if call is None:

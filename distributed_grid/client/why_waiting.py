@@ -8,6 +8,7 @@ Invariant: a reason is told once; that its numbers have changed is no other reas
 import time
 from typing import Final
 
+from distributed_grid.client import calls
 from distributed_grid.errors import counted
 from distributed_grid.wire.api import Explanation
 
@@ -30,6 +31,16 @@ class News:
             return None
         self._told.add(key)
         return sentence
+
+    def log(self, word: str) -> calls.Call[None]:
+        """Log why a job waits, if that is news: on stderr, unless a program says otherwise."""
+        view = yield from calls.job(word)
+        if view.state == "waiting" and not any(one.state == "running" for one in view.attempts):
+            told = self.of(sentence(view.name, (yield from calls.explain(word))))
+            if told:
+                import logging
+
+                logging.getLogger("distributed_grid").warning("%s", told)
 
 
 def sentence(name: str, why: Explanation) -> str:

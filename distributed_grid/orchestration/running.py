@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from distributed_grid.client import borrowing, calls
 from distributed_grid.client.awaiting import AsyncCaller
 from distributed_grid.client.specification import Wishes
+from distributed_grid.client.why_waiting import News
 from distributed_grid.config.cluster_config import ClusterConfig
 from distributed_grid.errors import GridError
 from distributed_grid.model.job import JobSpec
@@ -50,10 +51,13 @@ class Ran(NamedTuple):
 async def borrow(
     caller: AsyncCaller, spec: JobSpec, *, kind: str, wanted: str, wait_ms: int, is_named: bool
 ) -> JobView:
-    """Submit a job that borrows, and answer when it has begun; raises NoResources."""
+    """Submit a job that borrows, and answer when it has begun; raises NoResources.
+
+    Why it has not begun is logged.
+    """
     async with cancelled_with_us(caller, spec):
         await caller.run(borrowing.submitted(spec, kind=kind, is_named=is_named))
-        view = await caller.run(borrowing.begun(spec.id, wait_ms=wait_ms))
+        view = await caller.run(borrowing.begun(spec.id, wait_ms=wait_ms, news=News()))
         if view is None:
             raise await caller.run(
                 borrowing.given_up(spec, kind=kind, wanted=wanted, waited_ms=wait_ms)

@@ -206,7 +206,7 @@ def test_a_preferred_node_is_used_and_nobody_waits_for_one_that_is_not_there(des
     strict = desk(*words, "-n", "tower", "--strict-nodes", "--", "true")
 
     assert strict.returncode == 125
-    assert "tower: not joined; on that machine: grid join tower" in strict.stderr
+    assert "tower: not joined; here: grid ticket, on tower: grid join TICKET" in strict.stderr
 
 
 def test_a_preferred_node_that_lends_nothing_now_is_not_waited_for_unless_insisted_on(desk, lab):
@@ -236,7 +236,7 @@ def test_the_offers_of_all_members_are_shown_and_who_has_not_joined(desk, lab):
     rows = [line.replace("|", " ").split()[:2] for line in text.splitlines()]
     assert ["server", "gpu"] in rows
     assert ["barn", "gpu"] in rows
-    assert "tower: not joined; on that machine: grid join tower" in text
+    assert "tower: not joined; here: grid ticket, on tower: grid join TICKET" in text
 
 
 def test_what_is_borrowed_anywhere_is_shown_under_its_owner(desk, lab):
@@ -290,7 +290,7 @@ def test_the_orchestrator_uses_every_node(desk, lab):
     assert [one["node"] for one in shared].count("barn") >= TIMES - 1
     assert each["outputs"] == dict.fromkeys(("desk", "barn", "server"), "here\n")
     assert named["outputs"] == {"barn": "there\n"}
-    assert "tower: not joined; on that machine: grid join tower" in failures[0]
+    assert "tower: not joined; here: grid ticket, on tower: grid join TICKET" in failures[0]
     assert "failed on barn with exit code 3" in failures[1]
     assert (status.total_nodes, status.online_nodes, status.total_gpus) == (3, 3, 2)
     assert {node.name for node in status.nodes} == {"desk", "barn", "server"}
@@ -319,7 +319,7 @@ def test_the_manager_and_the_protocol_reach_every_node(desk, lab):
         protocol = ResourceSharingProtocol(data_dir=desk.home)
         report = await protocol.check_node_resources("server")
         there = await protocol.execute_remote_job("server", "echo $GRID_GPUS", {"gpu": 1})
-        with pytest.raises(NotJoined, match="grid join tower"):
+        with pytest.raises(NotJoined, match="on tower: grid join TICKET"):
             await protocol.install_worker_agent("tower")
         await protocol.close()
         return offers, allocation, ran, report, there

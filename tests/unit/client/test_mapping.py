@@ -6,9 +6,12 @@ import pytest
 from distributed_grid.client.exchange import Response
 from distributed_grid.client.map_workers import START, WorkerPool, worker_spec
 from distributed_grid.client.mapping import LONG_S, WAIT_MS, Mapping, cores_around, plan_of
-from distributed_grid.wire.api import Nothing
-from distributed_grid.wire.maps import GUEST_PYTHON, GUEST_SOCKET, MapNews
+from distributed_grid.client.why_waiting import BEGIN_S, LOOK_S
+from distributed_grid.model.ids import JobId
+from distributed_grid.wire.api import Explanation, Nothing
+from distributed_grid.wire.maps import GUEST_PYTHON, GUEST_SOCKET, MapNews, MapOutcome
 from distributed_grid.wire.mesh_api import Nodes
+from tests.agent_stand_in import a_view
 from tests.mesh_stand_in import a_node
 
 
@@ -23,6 +26,11 @@ class Told:
         self.asked, self.fed = [], []
         self._cores, self._nodes = cores_milli, nodes
         self.workers, self.waiting = workers, waiting
+        self.state, self.outcomes = "waiting", ()
+        self.why = Explanation(
+            id=JobId("a" * 64), state="waiting", summary="it waits for resources that others use",
+            shortfall=(("cpu_milli", 1_000, 0),), remedies=("grid cancel train",),
+        )  # fmt: skip
 
     def run(self, call):
         answer = None
@@ -44,9 +52,13 @@ class Told:
             return _said(msgspec.json.encode(status))
         if request.target == "/v1/nodes":
             return _said(msgspec.json.encode(Nodes(mesh="", nodes=self._nodes)))
+        if request.target.endswith("/explain"):
+            return _said(msgspec.json.encode(self.why))
+        if request.target.startswith("/v1/jobs/"):
+            return _said(msgspec.json.encode(a_view("map:doubled", state=self.state)))
         if request.target.endswith("/feed"):
             self.fed.append(msgspec.msgpack.decode(request.body))
-            news = MapNews(workers=self.workers, waiting=self.waiting)
+            news = MapNews(outcomes=self.outcomes, workers=self.workers, waiting=self.waiting)
             return _said(msgspec.msgpack.encode(news))
         hired = msgspec.msgpack.decode(request.body)["workers"]
         self.workers += hired["array"]["stop"]
@@ -93,11 +105,44 @@ def test_a_long_map_gets_workers_on_every_machine_that_lends():
     told = Told(cores_milli=2_000, nodes=AROUND, waiting=1)
     mapping = a_map()
     conversed(told, mapping, after_s=LONG_S)
-    assert (told.workers, told.fed[0]["wait_ms"]) == (10, WAIT_MS)
+    assert (told.workers, told.fed[0]["wait_ms"]) == (10, int(LONG_S * 1_000))
     told.run(mapping.converse())
 
     assert told.asked.count("/v1/nodes") == 1  # It is asked once.
     assert told.run(cores_around()) == 8_000
+
+
+def warned(caplog) -> list[str]:
+    return [one.getMessage() for one in caplog.records]
+
+
+def test_a_map_whose_workers_have_not_begun_after_three_seconds_says_why_once(caplog):
+    told, mapping = Told(cores_milli=2_000, waiting=1), a_map(workers=1)
+    conversed(told, mapping, after_s=BEGIN_S - 0.1)
+    assert warned(caplog) == []
+    for after_s in (BEGIN_S, BEGIN_S + 0.1, BEGIN_S + LOOK_S, BEGIN_S + 2 * LOOK_S):
+        mapping.begin_gathering(100.0 + after_s)
+        told.run(mapping.converse())
+
+    assert sum(target.endswith("/explain") for target in told.asked) == 3
+    [said] = warned(caplog)
+    assert said.startswith("job map:doubled waits: it waits for resources that others use; wants 1")
+    assert said.endswith("cores, 0 cores free. What would help: grid cancel train")
+
+
+def test_a_map_that_has_begun_says_nothing_and_asks_seldom(caplog):
+    told, mapping = Told(cores_milli=2_000), a_map(workers=1)
+    told.state = "running"
+    conversed(told, mapping, after_s=BEGIN_S)
+    told.outcomes = (MapOutcome(number=9, how="returned", data=b""),)
+    told.run(mapping.converse())
+    asked = len(told.asked)
+    mapping.begin_gathering(100.0 + 2 * BEGIN_S)
+    told.run(mapping.converse())
+
+    assert warned(caplog) == []
+    assert len(told.asked) == asked + 1  # What became of its calls, no more.
+    assert told.fed[-1]["wait_ms"] == WAIT_MS
 
 
 @pytest.mark.parametrize("workers", [3, 1])

@@ -12,6 +12,7 @@ from distributed_grid.errors import Conflict, GridError
 from distributed_grid.model.lending import Withheld
 from distributed_grid.orchestration.failures import JobFailed, NoResources, NotInitialized
 from distributed_grid.orchestration.resource_sharing import ResourceType
+from distributed_grid.wire.api import Explanation
 from tests.agent_stand_in import CannedAgent, a_view, serving
 from tests.mesh_stand_in import a_node
 
@@ -118,6 +119,40 @@ async def test_no_resources_is_a_typed_error_with_the_reasons_of_each_node(orche
     assert dict(error.reasons)["desk"] == "offers 0 gpu, gpu_utilization_max is 20 %, measured 90 %"
     assert dict(error.reasons)["gpu1"].startswith("not joined")
     assert agent.cancelled == ["true"]
+
+
+async def test_without_a_limit_it_is_logged_why_nothing_is_lent(orchestrator, agent, caplog):
+    waits = a_view("true", state="waiting", exit_code=None)
+    agent.ends_as = lambda spec: msgspec.structs.replace(waits, id=spec.id)
+    lacks, remedy = "the owner does not lend what it asks for", "lend it: grid offer all"
+    explained = []
+
+    async def explain(word):
+        explained.append(word)
+        if len(explained) == 2:  # Told once: the second time it is no news, and it begins.
+            [job] = agent.views
+            agent.views[job] = msgspec.structs.replace(
+                waits, id=job, state="succeeded", exit_code=0
+            )
+        return Explanation(id=waits.id, state="waiting", summary=lacks, remedies=(remedy,))
+
+    agent.explain = explain
+    async with orchestrator:
+        await orchestrator.run_with_shared_resources("true", "memory", 8, max_wait_time=None)
+
+    assert [(one.name, one.levelname, one.getMessage()) for one in caplog.records] == [
+        ("distributed_grid", "WARNING", f"job true waits: {lacks}. What would help: {remedy}")
+    ]
+
+
+async def test_a_timeout_limits_the_wait_as_well(orchestrator, agent):
+    agent.ends_as = lambda spec: a_view(spec.name, state="waiting", exit_code=None)
+    async with orchestrator:
+        with pytest.raises(NoResources, match="within 20ms"):
+            await orchestrator.run_with_shared_resources(
+                "true", "cpu", 1, max_wait_time=None, timeout=0.02
+            )
+    assert [spec.work.timeout_ms for spec in agent.submitted] == [20]
 
 
 async def test_the_same_job_id_twice_at_once_is_refused(orchestrator, agent):

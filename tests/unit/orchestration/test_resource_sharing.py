@@ -217,7 +217,7 @@ def protocol(tmp_path, agent):
 async def test_an_agent_answers_here_and_nowhere_else_yet(protocol):
     assert await protocol.install_worker_agent("desk")
     assert await protocol.install_worker_agent(NodeConfig(name="x", host="localhost"))
-    with pytest.raises(NotJoined, match="grid join gpu1"):
+    with pytest.raises(NotJoined, match="on gpu1: grid join TICKET"):
         await protocol.install_worker_agent("gpu1")
     await protocol.close()
 
