@@ -13,7 +13,7 @@ from distributed_grid.client.async_map_results import AsyncMapResults, AsyncPool
 from distributed_grid.client.awaiting import AsyncCaller
 from distributed_grid.client.blocking import ANSWER_S
 from distributed_grid.client.cluster import JobHandle, OutputName, socket_path
-from distributed_grid.client.map_workers import Applied, WorkerWishes
+from distributed_grid.client.map_workers import Applied, WorkerWishes, spread
 from distributed_grid.client.mapping import plan_of
 from distributed_grid.client.specification import Command, Wishes
 from distributed_grid.client.streams import Events, Output
@@ -26,7 +26,6 @@ from distributed_grid.wire.api import Event, Explanation, JobState, JobView, Nod
 from distributed_grid.wire.mesh_api import Joined, NodeView, TicketMade, TicketView
 
 P = ParamSpec("P")
-T = TypeVar("T")
 R = TypeVar("R")
 
 
@@ -94,14 +93,18 @@ class AsyncCluster:
             raise Closed(self.socket)
 
     async def submit(
-        self, command: Command, *, after: Iterable[Job] | Job = (), **wishes: Unpack[Wishes]
+        self,
+        command: Command,
+        *others: object,
+        after: Iterable[Job] | Job = (),
+        **wishes: Unpack[Wishes],
     ) -> AsyncJobHandle:
         """Submit a job: a list is executed as it is, a string runs under `/bin/sh -c`.
 
         `after` names jobs to wait for, each ended well unless `:any` or `:failed` follows. It is
         durable when this returns.
         """
-        spec = await self._caller.run(submitted(command, after, wishes))
+        spec = await self._caller.run(submitted(command, others, after, wishes))
         return AsyncJobHandle(self, spec.id, spec.name)
 
     async def job(self, job: Job) -> JobView:
@@ -259,9 +262,9 @@ class AsyncCluster:
     @overload
     def map(
         self,
-        function: Callable[[T], R],
-        items: Iterable[T] | AsyncIterable[T],
-        *,
+        function: Callable[..., R],
+        items: Iterable[Any] | AsyncIterable[Any],
+        *more: Iterable[Any],
         ordered: Literal[True] = ...,
         workers: int | None = ...,
         retries: int = ...,
@@ -273,9 +276,9 @@ class AsyncCluster:
     @overload
     def map(
         self,
-        function: Callable[[T], R],
-        items: Iterable[T] | AsyncIterable[T],
-        *,
+        function: Callable[..., R],
+        items: Iterable[Any] | AsyncIterable[Any],
+        *more: Iterable[Any],
         ordered: Literal[False],
         workers: int | None = ...,
         retries: int = ...,
@@ -286,9 +289,9 @@ class AsyncCluster:
 
     def map(  # Each is a word of its own.
         self,
-        function: Callable[[T], R],
-        items: Iterable[T] | AsyncIterable[T],
-        *,
+        function: Callable[..., R],
+        items: Iterable[Any] | AsyncIterable[Any],
+        *more: Iterable[Any],
         ordered: bool = True,
         workers: int | None = None,
         retries: int = 1,
@@ -298,6 +301,7 @@ class AsyncCluster:
     ) -> AsyncMapResults[Any]:
         """The results of a function for many items, run by worker processes.
 
+        With several iterables it gets one item of each, as in the builtin: the shortest counts.
         In the order of the items; with `ordered=False` as pairs `(index, result)` as they come.
         Items may be a generator of any length: only some are on their way at a time. `cpus`,
         `memory` and the like are for each worker. An exception of a call is raised where its result
@@ -306,6 +310,7 @@ class AsyncCluster:
         takes at once.
         """
         self._refuse_closed()
+        function, items = spread(function, items, more)
         plan = plan_of(items, ordered=ordered, workers=workers, retries=retries, chunk=chunk)
         begun = self._pools.begin(function, wishes, plan)
         return AsyncMapResults(self._pools, begun, items, return_exceptions=return_exceptions)

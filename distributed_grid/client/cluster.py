@@ -15,7 +15,7 @@ from typing import Any, Literal, ParamSpec, Self, TypeVar, Unpack, overload
 from distributed_grid.client import across_calls, calls, door, mesh_calls
 from distributed_grid.client.blocking import ANSWER_S, Caller
 from distributed_grid.client.map_results import MapResults, Pools
-from distributed_grid.client.map_workers import Applied, WorkerWishes
+from distributed_grid.client.map_workers import Applied, WorkerWishes, spread
 from distributed_grid.client.mapping import plan_of
 from distributed_grid.client.pipeline import Pipeline
 from distributed_grid.client.specification import Command, Wishes
@@ -29,7 +29,6 @@ from distributed_grid.wire.api import Event, Explanation, JobState, JobView, Nod
 from distributed_grid.wire.mesh_api import Joined, NodeView, TicketMade, TicketView
 
 P = ParamSpec("P")
-T = TypeVar("T")
 R = TypeVar("R")
 
 OutputName = Literal["stdout", "stderr"]
@@ -101,14 +100,18 @@ class Cluster:
             raise Closed(self.socket)
 
     def submit(
-        self, command: Command, *, after: Iterable[Job] | Job = (), **wishes: Unpack[Wishes]
+        self,
+        command: Command,
+        *others: object,
+        after: Iterable[Job] | Job = (),
+        **wishes: Unpack[Wishes],
     ) -> JobHandle:
         """Submit a job: a list is executed as it is, a string runs under `/bin/sh -c`.
 
         `after` names jobs to wait for, each ended well unless `:any` or `:failed` follows. It is
         durable when this returns.
         """
-        spec = self._caller.run(submitted(command, after, wishes))
+        spec = self._caller.run(submitted(command, others, after, wishes))
         return JobHandle(self, spec.id, spec.name)
 
     def pipeline(self) -> Pipeline:
@@ -250,9 +253,9 @@ class Cluster:
     @overload
     def map(
         self,
-        function: Callable[[T], R],
-        items: Iterable[T],
-        *,
+        function: Callable[..., R],
+        items: Iterable[Any],
+        *more: Iterable[Any],
         ordered: Literal[True] = ...,
         workers: int | None = ...,
         retries: int = ...,
@@ -264,9 +267,9 @@ class Cluster:
     @overload
     def map(
         self,
-        function: Callable[[T], R],
-        items: Iterable[T],
-        *,
+        function: Callable[..., R],
+        items: Iterable[Any],
+        *more: Iterable[Any],
         ordered: Literal[False],
         workers: int | None = ...,
         retries: int = ...,
@@ -277,9 +280,9 @@ class Cluster:
 
     def map(  # Each is a word of its own.
         self,
-        function: Callable[[T], R],
-        items: Iterable[T],
-        *,
+        function: Callable[..., R],
+        items: Iterable[Any],
+        *more: Iterable[Any],
         ordered: bool = True,
         workers: int | None = None,
         retries: int = 1,
@@ -289,6 +292,7 @@ class Cluster:
     ) -> MapResults[Any]:
         """The results of a function for many items, run by worker processes.
 
+        With several iterables it gets one item of each, as in the builtin: the shortest counts.
         In the order of the items; with `ordered=False` as pairs `(index, result)` as they come.
         Items may be a generator of any length: only some are on their way at a time. `cpus`,
         `memory` and the like are for each worker. An exception of a call is raised where its result
@@ -297,6 +301,7 @@ class Cluster:
         takes at once.
         """
         self._refuse_closed()
+        function, items = spread(function, items, more)
         plan = plan_of(items, ordered=ordered, workers=workers, retries=retries, chunk=chunk)
         begun = self._pools.begin(function, wishes, plan)
         return MapResults(self._pools, begun, items, return_exceptions=return_exceptions)

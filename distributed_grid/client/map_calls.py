@@ -27,7 +27,17 @@ def open_map(wanted: OpenMap) -> Call[Nothing]:
 
 def feed(map_id: str, fed: FeedMap) -> Call[MapNews]:
     """Add calls, and hear of earlier ones."""
-    return _decoded((yield _request("feed_map", map_id, fed, wait_ms=fed.wait_ms)), MapNews)
+    return news_of((yield feed_request(map_id, fed)))
+
+
+def feed_request(map_id: str, fed: FeedMap) -> Request:
+    """The question of `feed`, for who waits for its answer in another way."""
+    return _request("feed_map", map_id, fed, wait_ms=fed.wait_ms)
+
+
+def news_of(response: Response) -> MapNews:
+    """The answer to it."""
+    return _decoded(response, MapNews)
 
 
 def take(map_id: str, wanted: TakeCalls) -> Call[TakenCalls]:

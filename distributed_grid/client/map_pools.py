@@ -23,7 +23,7 @@ from distributed_grid.client.mapping import Mapping, Plan
 from distributed_grid.errors import NoAgent, NotFound
 
 AWAY_S: Final = 15.0  # An agent that a keeper brings back is waited for, also on a busy machine.
-SURVIVED: Final = (Broken, NoAgent, NotFound)  # Perhaps: `_needs_pause` looks closer.
+SURVIVED: Final = (Broken, NoAgent, NotFound)  # Perhaps: `needs_pause` looks closer.
 POOLS_MAX: Final = 8  # Kept for the next map of the same kind, each with one open connection.
 
 
@@ -127,19 +127,23 @@ class Results(Generic[R, L]):
         return result
 
     def _needs_pause(self, error: Exception, *, is_late: bool) -> bool:
-        """Whether to wait before the next try after this; raises it if there shall be none."""
-        match error:
-            case Broken():  # While it was about to be held; the agent is coming back.
-                self._held.pool.is_open = False
-                return False
-            case NoAgent() if not is_late and is_coming_back(self._path):
-                return True
-            case NotFound(kind="map"):  # The agent was restarted: it is opened again.
-                self._held.pool.is_open = False
-                return False
-            case _:
-                raise error
+        return needs_pause(self._held, self._path, error, is_late=is_late)
 
     def __del__(self) -> None:
         if not getattr(self, "_is_closed", True):
             self._held.let_go()  # No conversation here: the agent notices by itself.
+
+
+def needs_pause(held: HeldPool[L], path: str, error: Exception, *, is_late: bool) -> bool:
+    """Whether to wait before the next try after this; raises it if there shall be none."""
+    match error:
+        case Broken():  # While it was about to be held; the agent is coming back.
+            held.pool.is_open = False
+            return False
+        case NoAgent() if not is_late and is_coming_back(path):
+            return True
+        case NotFound(kind="map"):  # The agent was restarted: it is opened again.
+            held.pool.is_open = False
+            return False
+        case _:
+            raise error

@@ -6,7 +6,7 @@ Invariant: one map at a time uses a pool; the next of the same kind finds its wo
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sized
 from typing import Any, Final, TypedDict
 
 import msgspec
@@ -51,6 +51,27 @@ class Applied:
     def __call__(self, given: tuple[tuple[Any, ...], dict[str, Any]]) -> Any:
         """Call it."""
         return self.function(*given[0], **given[1])
+
+
+class Spread(Applied):
+    """A function of several items as a function of one: the tuple of them."""
+
+    def __call__(self, given: tuple[Any, ...]) -> Any:
+        """Call it."""
+        return self.function(*given)
+
+
+def spread(
+    function: Callable[..., Any], items: Any, more: tuple[Iterable[Any], ...]
+) -> tuple[Callable[..., Any], Any]:
+    """A map over several iterables as one over tuples; the shortest of them counts."""
+    if not more:
+        return function, items
+    every = (items, *more)
+    together: Iterable[Any] = zip(*every, strict=False)
+    if all(isinstance(one, Sized) for one in every):
+        together = list(together)  # So it is known how many there are.
+    return Spread(function), together
 
 
 class WorkerPool:

@@ -165,12 +165,24 @@ class Mapping:
         """Send what is to be sent, and hear what became of calls, waiting if that makes sense."""
         if not self._unfinished:
             return
+        yield from self.look_around()
+        calls = self._to_send()
+        can_wait = not (self._unsent or self.has_result or self._has_room)
+        fed = self.fed(calls, can_wait=can_wait)
+        news = yield from map_calls.feed(self.pool.id, fed)
+        self.hear(news, after=fed.after)
+        yield from self.hire(news)
+
+    def look_around(self) -> Call[None]:
+        """What takes long is worth workers on other machines: how many those have room for."""
         if self._is_long and self.pool.cpu_milli_around is None and self._plan.workers is None:
             self.pool.cpu_milli_around = yield from cores_around()
-        calls = self._to_send()
-        wait_ms = WAIT_MS if self._is_long and self._news is None else int(LONG_S * 1_000)
-        can_wait = not (self._unsent or self.has_result or self._has_room)
-        fed = FeedMap(
+
+    def fed(self, calls: tuple[MapCall, ...], *, can_wait: bool) -> FeedMap:
+        """What the agent is told next."""
+        is_patient = self._is_long and self._news is None
+        wait_ms = WAIT_MS if is_patient else min(WAIT_MS, int(LONG_S * 1_000))
+        return FeedMap(
             after=self.pool.cursor,
             calls=calls,
             function=None if self._is_function_sent else self._function,
@@ -178,9 +190,9 @@ class Mapping:
             workers=self._workers,
             wait_ms=wait_ms if can_wait else 0,
         )
-        news = yield from map_calls.feed(self.pool.id, fed)
-        self._is_function_sent = True
-        self._hear(news)
+
+    def hire(self, news: MapNews) -> Call[None]:
+        """More workers, if calls wait and some are missing."""
         if news.waiting and news.workers < self._workers:
             yield from self.pool.hire(self._workers - news.workers)
         if self._news is not None and self._is_to_explain:
@@ -231,8 +243,11 @@ class Mapping:
             calls.append(self._unsent.popleft())
         return tuple(calls)
 
-    def _hear(self, news: MapNews) -> None:
-        self.pool.cursor += len(news.outcomes)
+    def hear(self, news: MapNews, *, after: int) -> None:
+        """What became of calls, told to who knew so many outcomes."""
+        self._is_function_sent = True
+        # Of two questions at once the later answer may tell what is known.
+        self.pool.cursor = max(self.pool.cursor, after + len(news.outcomes))
         if news.outcomes:
             self._news = None
         for outcome in news.outcomes:

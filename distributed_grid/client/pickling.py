@@ -18,7 +18,7 @@ import msgspec
 from distributed_grid.errors import CallFailed, NotPicklable, shown
 from distributed_grid.wire.maps import PAYLOAD_BYTES_MAX, Raised
 
-_PLAIN: Final = frozenset({int, float, bool, str, bytes, type(None)})
+PLAIN: Final = frozenset({int, float, bool, str, bytes, type(None)})
 TRACEBACK_CHARACTERS_MAX: Final = 100_000  # A deep recursion repeats itself.
 # Raised here, these would end the caller's program or its loop without a word.
 _NOT_RAISED_HERE: Final = (StopIteration, StopAsyncIteration)
@@ -45,7 +45,7 @@ def packed(value: Any, *, what: str, index: int) -> bytes:
 
 
 def _dumped(value: Any, *, what: str, index: int) -> bytes:
-    if type(value) in _PLAIN:
+    if type(value) in PLAIN:
         return pickle.dumps(value, protocol=5)
     try:
         import cloudpickle  # type: ignore[import-untyped]

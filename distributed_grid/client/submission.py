@@ -9,13 +9,23 @@ from typing import Any
 from distributed_grid.client import calls
 from distributed_grid.client.calls import Call
 from distributed_grid.client.specification import Command, Wishes, specification
+from distributed_grid.errors import BadValue
 from distributed_grid.model import duration
 from distributed_grid.model.job import JobSpec
 from distributed_grid.wire.api import ENDED
 
 
-def submitted(command: Command, after: Any, wishes: Wishes) -> Call[JobSpec]:
+def submitted(
+    command: Command, others: tuple[object, ...], after: Any, wishes: Wishes
+) -> Call[JobSpec]:
     """Submit a job that comes after others: a handle, a view, a word, or several of them."""
+    if others or callable(command):
+        raise BadValue(
+            command,
+            expected="a command: one string, or one list of words",
+            remedy="A function is for distributed_grid.Executor().submit, or for cluster.call",
+            field="command",
+        )
     waits_for = yield from calls.resolved([calls.job_word(job) for job in several(after)])
     spec = yield from with_files(specification(command, wishes, after=waits_for), wishes)
     yield from calls.submit([spec])

@@ -107,6 +107,26 @@ def test_a_function_of_a_module_a_lambda_and_a_closure(cluster):
     assert list(cluster.map(doubled, [])) == []
 
 
+def test_several_iterables_are_taken_together_until_the_shortest_ends(cluster):
+    assert list(cluster.map(pow, [2, 3, 4], [5, 2])) == [32, 9]
+    assert list(cluster.map(pow, itertools.count(), (n for n in [2, 2, 2]))) == [0, 1, 4]
+    assert dict(cluster.map(max, [1, 5], [4, 2], [3, 9], ordered=False)) == {0: 4, 1: 9}
+
+
+def test_the_async_map_takes_several_iterables_too(agent):
+    async def powers():
+        async with connect_async(agent.socket) as cluster:
+            return [found async for found in cluster.map(pow, [2, 3, 4], [5, 2])]
+
+    assert asyncio.run(powers()) == [32, 9]
+
+
+def test_a_function_that_is_submitted_as_a_job_is_refused_with_what_to_use(cluster):
+    for words in ((doubled, 3), (doubled,), ("echo", "hi")):
+        with pytest.raises(BadValue, match=r"Executor\(\)\.submit, or for cluster\.call"):
+            cluster.submit(*words)
+
+
 def test_one_call_with_any_arguments(cluster):
     assert cluster.call(divmod, 7, 2) == (3, 1)
     assert cluster.call(lambda *a, **k: (a, k), 1, two=2) == ((1,), {"two": 2})
