@@ -199,7 +199,7 @@ def test_status_shows_who_is_online_and_who_has_not_joined(lab):
         ("lab", True),
         ("gpu1", False),
     ]
-    assert b"gpu1: not joined; on that machine: grid join gpu1" in text
+    assert b"gpu1: not joined; here: grid ticket, on gpu1: grid join TICKET" in text
 
 
 @pytest.mark.rows("S3-97", "S3-98", "S3-99", "S3-100")

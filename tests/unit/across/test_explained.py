@@ -57,7 +57,7 @@ def test_whoever_waits_behind_others_for_a_threshold_is_told_the_threshold(room)
     said = behind_others(room)
     for one in said:
         assert "waits for an offer: cpu_percent_max is 30 %, measured 90 %; on node-2: " in one
-        assert one.endswith("on node-2: grid offer all")
+        assert one.endswith("on node-2: grid offer set KEY VALUE")
 
 
 def test_whoever_is_not_first_on_a_node_that_is_paused_is_told_so(room):
@@ -69,7 +69,7 @@ def test_whoever_is_not_first_on_a_node_that_is_paused_is_told_so(room):
 def test_a_node_that_lends_nothing_at_all_says_what_its_owner_can_type(room):
     room[1].step(Lend(now_ms=room[1].now_ms, terms=Terms(is_enabled=False)))
     (job,) = ask_in_vain(room, 1)
-    said = ("node-2: this node does not lend; on node-2: grid offer all",)
+    said = ("node-2: this node does not lend; on node-2: grid offer set KEY VALUE",)
     assert told(room[0], job).remedies == said
 
     room[0].node.across.asking.wish(job.id).refused.clear()

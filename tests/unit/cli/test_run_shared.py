@@ -183,7 +183,7 @@ def test_without_an_offer_it_gives_up_in_time_with_the_reasons_of_each_node(agen
     assert "desk: offers 0 gpu, gpu_utilization_max is 20 %, measured 35 % (GPU-1)" in done.stderr
     assert "cpu_percent_max" not in done.stderr
     assert "attic: not joined" in done.stderr
-    assert "gpu1: not joined; on that machine: grid join gpu1" in done.stderr
+    assert "gpu1: not joined; here: grid ticket, on gpu1: grid join TICKET" in done.stderr
     assert agent.cancelled == ["tool"]
 
 
