@@ -72,6 +72,26 @@ class Pack(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     directory: _Path  # Where the job starts; relative paths are meant from there.
     paths: Annotated[tuple[_Path, ...], msgspec.Meta(max_length=PATHS_MAX)] = ()  # None: all.
     python_env: Annotated[str, msgspec.Meta(max_length=4_096)] = ""  # A file; empty: none.
+    ship_ignored: bool = False  # Also what ignore files leave out; secrets only if named.
+    is_nothing: bool = False  # Nothing travels: the job finds an empty directory.
+
+
+class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
+    """What stays at home for one reason."""
+
+    why: str  # The ignore file that says so, or in words.
+    count: int  # Files and folders; what is in those was not looked at.
+    paths: tuple[str, ...]  # The first of them; a folder has a slash behind it.
+
+
+class Travelling(msgspec.Struct, frozen=True, kw_only=True):
+    """What would travel from a directory, as it is now."""
+
+    files: tuple[tuple[str, int], ...] = ()  # Path and bytes.
+    size_bytes: int = 0
+    links: int = 0  # Symbolic links travel beside the files.
+    left_out: tuple[LeftOut, ...] = ()
+    note: str = ""  # Why nothing travels at all.
 
 
 class Packed(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,6 +149,8 @@ ACROSS_ROUTES: tuple[Route, ...] = (
     Route("snapshot", "GET", "/v1/snapshot", Nothing, MeshSnapshot,
           "The nodes as placement sees them"),
     Route("pack", "POST", "/v1/shipments", Pack, Packed, "Take files that travel with a job"),
+    Route("travelling", "POST", "/v1/shipments/listed", Pack, Travelling,
+          "What would travel with a job, and what would stay at home"),
     Route("node_status", "GET", "/v1/nodes/{node}/status", Nothing, NodeStatus, "Another node"),
     Route("node_sharing", "GET", "/v1/nodes/{node}/sharing", Nothing, SharingStatus,
           "What another node offers, what not and why, what is borrowed"),

@@ -13,6 +13,7 @@ import msgspec
 
 from distributed_grid.errors import GridError, counted
 from distributed_grid.model.artifact import Amount, Manifest, ManifestId
+from distributed_grid.wire.across_api import Travelling
 from distributed_grid.wire.cache import CacheStatus, Cleared
 
 SHOWN_MAX: Final = 5  # Of the paths in an error; all of them are in its fields.
@@ -36,6 +37,7 @@ class Packed(msgspec.Struct, frozen=True, kw_only=True):
     entries: int = 0  # Files, folders and links.
     refused: tuple[Refused, ...] = ()  # Of outputs: they are left out. Of inputs: none.
     read_bytes: int = 0  # The rest was remembered from the last time.
+    links_outside: tuple[str, ...] = ()  # The first of those that stay at home.
 
 
 class Brought(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,8 +108,29 @@ class Chunks(Protocol):
 class Files(Protocol):
     """Directories to manifests and back. Calls block: they belong into a thread."""
 
-    def pack(self, root: str, *, owner: str, amount: Amount, paths: tuple[str, ...] = ()) -> Packed:
-        """A work directory, or only some paths of it. Raises CannotShip, TooMuch, CacheError."""
+    def pack(
+        self, root: str, *, owner: str, amount: Amount, paths: tuple[str, ...] = (),
+        are_ignored_sent: bool = False,
+    ) -> Packed:  # fmt: skip
+        """What travels of a work directory, or only some paths of it.
+
+        Raises CannotShip, TooMuch, BadValue, CacheError.
+        """
+        ...
+
+    def listed(
+        self, root: str, *, amount: Amount, paths: tuple[str, ...] = (),
+        are_ignored_sent: bool = False,
+    ) -> Travelling:  # fmt: skip
+        """What `pack` would take, without reading it. Raises CannotShip, TooMuch, BadValue."""
+        ...
+
+    def pack_nothing(self, *, owner: str) -> Packed:
+        """An empty directory, for who wants that. Raises CacheError."""
+        ...
+
+    def why_nothing(self, root: str) -> str:
+        """Why nothing of a directory travels unless it is named: it is the user's home, say."""
         ...
 
     def unpack(self, manifest: ManifestId, target: str) -> Manifest:
@@ -224,7 +247,8 @@ class CannotShip(ArtifactError):
         more = f", and {len(refused) - SHOWN_MAX} more" if len(refused) > SHOWN_MAX else ""
         super().__init__(
             f"{root} cannot be sent as it is: {named}{more}",
-            remedy="List what the job does not need in .gridignore, or name what it needs: --ship PATH",
+            remedy="List what the job does not need in .gridignore, or name what it needs:"
+            " --ship PATH, or --ship none",
         )
 
 
@@ -233,12 +257,24 @@ class TooMuch(ArtifactError):
 
     exit_code = 2
 
-    def __init__(self, root: str, *, size_bytes: int, files: int, amount: Amount) -> None:
+    def __init__(
+        self,
+        root: str,
+        *,
+        size_bytes: int,
+        files: int,
+        amount: Amount,
+        largest: Sequence[tuple[str, int, int]] = (),  # Folders: path, bytes, files.
+    ) -> None:
         self.root, self.size_bytes, self.files, self.amount = root, size_bytes, files, amount
-        size, most = (counted("storage_bytes", n) for n in (size_bytes, amount.bytes_max))
+        self.largest = tuple(largest)
+        most = ", ".join(
+            f"{_short(path)} ({_size(size)} in {n} files)" for path, size, n in largest
+        )
         super().__init__(
-            f"{root} holds {size.removesuffix(' of storage')} in {files} files and folders, at most"
-            f" {most.removesuffix(' of storage')} in {amount.files_max} travel",
+            f"of {root} {_size(size_bytes)} in {files} files and folders would travel, at most"
+            f" {_size(amount.bytes_max)} in {amount.files_max} do"
+            + (f"; the most is in {most}" if most else ""),
             remedy="List what the job does not need in .gridignore, or name what it needs: --ship PATH",
         )
 
@@ -277,6 +313,10 @@ class CacheFailed(CacheError):
             f"{path}: {why}",
             remedy="Check its owner and rights, and the disk (dmesg tells of errors)",
         )
+
+
+def _size(size_bytes: int) -> str:
+    return counted("storage_bytes", size_bytes).removesuffix(" of storage")
 
 
 def _short(path: str) -> str:

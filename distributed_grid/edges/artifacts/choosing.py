@@ -46,11 +46,7 @@ def wanted_by(globs: Sequence[Pattern]) -> Wanted:
 
 def is_meant(globs: Sequence[Pattern], path: Sequence[bytes]) -> bool:
     """Whether a path, or a folder that it is in, matches."""
-    return any(
-        glob.matches(path[:length], is_folder=True)
-        for glob in globs
-        for length in range(1, len(path) + 1)
-    )
+    return any(glob.matches(path[:length]) for glob in globs for length in range(1, len(path) + 1))
 
 
 def _may_hold(glob: Pattern, folder: Sequence[bytes]) -> bool:
@@ -81,18 +77,3 @@ def path_below(root: str, path: str) -> bytes:
             field="ship",
         )
     return os.fsencode(os.path.relpath(whole, base))
-
-
-def only(paths: Sequence[bytes]) -> Wanted | None:
-    """Which paths are meant by naming some: they, what is below, and the folders on the way."""
-    steps = [path.split(b"/") for path in paths if path != b"."]
-    if len(steps) < len(paths) or not paths:
-        return None
-
-    def wanted(path: Sequence[bytes], is_folder: bool) -> bool:
-        here = list(path)
-        return any(
-            here[: len(one)] == one or (is_folder and one[: len(here)] == here) for one in steps
-        )
-
-    return wanted

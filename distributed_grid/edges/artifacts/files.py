@@ -15,16 +15,19 @@ from distributed_grid.edges.artifacts import (
     CannotShip,
     CannotUnpack,
     Packed,
+    Refused,
 )
-from distributed_grid.edges.artifacts.choosing import globs_of, only, path_below, wanted_by
+from distributed_grid.edges.artifacts.choosing import globs_of, path_below, wanted_by
 from distributed_grid.edges.artifacts.chunks import ChunkStore
+from distributed_grid.edges.artifacts.git_excludes import level_of
 from distributed_grid.edges.artifacts.outputs import Bringing, bring
-from distributed_grid.edges.artifacts.packing import Packing, Source, refuse_root
+from distributed_grid.edges.artifacts.packing import Packing, Source, looked, why_rooted
 from distributed_grid.edges.artifacts.requirements import recipe_of, write_recipe
 from distributed_grid.edges.artifacts.spares import Spares
 from distributed_grid.edges.artifacts.unpacking import remove, unpack
 from distributed_grid.edges.artifacts.walking import Walk, Wanted
-from distributed_grid.model.artifact import ASKED, Amount, Manifest, ManifestId
+from distributed_grid.model.artifact import ASKED, Amount, Manifest, ManifestId, shown
+from distributed_grid.wire.across_api import LeftOut, Travelling
 
 
 class DiskFiles:
@@ -37,22 +40,69 @@ class DiskFiles:
         self._own = own
         self._spares = Spares(store)
 
-    def pack(self, root: str, *, owner: str, amount: Amount, paths: tuple[str, ...] = ()) -> Packed:
-        """A work directory, or only some paths of it."""
-        if not paths:
-            refuse_root(root, home=self._user_home)
-        for path in paths:
-            refuse_root(os.path.join(root, path), home=self._user_home)
-        named = tuple(path_below(root, path) for path in paths)
-        source = Source(
-            os.fsencode(root),
+    def pack(
+        self,
+        root: str,
+        *,
+        owner: str,
+        amount: Amount,
+        paths: tuple[str, ...] = (),
+        are_ignored_sent: bool = False,
+    ) -> Packed:
+        """What travels of a work directory, or only some paths of it."""
+        return self._packed(self._source(root, owner, amount, paths, are_ignored_sent))
+
+    def listed(
+        self,
+        root: str,
+        *,
+        amount: Amount,
+        paths: tuple[str, ...] = (),
+        are_ignored_sent: bool = False,
+    ) -> Travelling:
+        """What `pack` would take, without reading it."""
+        source = self._source(root, "", amount, paths, are_ignored_sent)
+        found = looked(source, bytes_max=self._store.bytes_max)
+        if found.refused:
+            raise CannotShip(root, refused=found.refused)
+        return Travelling(
+            files=tuple((shown(file.path), file.size) for file in found.files),
+            size_bytes=found.size_bytes,
+            links=len(found.links),
+            left_out=tuple(
+                LeftOut(why=why, count=one.count, paths=tuple(one.paths))
+                for why, one in found.left_out.items()
+            ),
+        )
+
+    def _source(
+        self, root: str, owner: str, amount: Amount, paths: tuple[str, ...], are_sent: bool
+    ) -> Source:
+        for path in paths or ("",):
+            if why := self.why_nothing(os.path.join(root, path)):
+                raise CannotShip(root, refused=[Refused(path or ".", why)])
+        folder = os.fsencode(root)
+        level = level_of(folder, user_home=self._user_home)
+        return Source(
+            folder,
             owner,
             amount,
-            wanted=only(named),
+            level=level._replace(are_ignored_sent=are_sent),
             leaves_out=self._left_out(),
-            named=named,
+            named=frozenset(path_below(root, path) for path in paths),
         )
-        return self._packed(source)
+
+    def pack_nothing(self, *, owner: str) -> Packed:
+        """An empty directory, for who wants that."""
+        try:
+            with tempfile.TemporaryDirectory(dir=self._store.root, prefix="nothing-") as folder:
+                return Packing(self._store).pack(Source(os.fsencode(folder), owner, ASKED))
+        except OSError as error:
+            raise CacheFailed(self._store.root, why=error.strerror or str(error)) from error
+
+    def why_nothing(self, root: str) -> str:
+        """Why nothing of a directory travels unless it is named: it is the user's home, say."""
+        return why_rooted(root, home=self._user_home)
 
     def unpack(self, manifest: ManifestId, target: str) -> Manifest:
         """Make a directory from a manifest, whole or not at all."""
@@ -79,7 +129,6 @@ class DiskFiles:
             owner,
             amount,
             wanted=wanted,
-            heeds_ignore=False,
             leaves_out=self._left_out(),
             is_strict=False,
         )
@@ -126,7 +175,7 @@ class DiskFiles:
         try:
             with tempfile.TemporaryDirectory(dir=self._store.root, prefix="recipe-") as folder:
                 write_recipe(recipe, folder)
-                source = Source(os.fsencode(folder), owner, ASKED, heeds_ignore=False)
+                source = Source(os.fsencode(folder), owner, ASKED)
                 return Packing(self._store).pack(source)
         except OSError as error:
             raise CacheFailed(self._store.root, why=error.strerror or str(error)) from error
@@ -144,11 +193,12 @@ class DiskFiles:
     def is_within(self, root: str, amount: Amount) -> bool:
         """Whether no more than this of a directory would travel; seen without reading a file."""
         most = amount.files_max
-        walk = Walk(os.fsencode(root), leaves_out=self._left_out(), entries_max=most)
+        folder = os.fsencode(root)
+        level = level_of(folder, user_home=self._user_home)
+        walk = Walk(folder, level=level, leaves_out=self._left_out(), entries_max=most)
         try:
-            refuse_root(root, home=self._user_home)
             found = walk.look()
-        except (CannotShip, OSError):
+        except OSError:
             return False
         return found.entries <= most and found.size_bytes <= amount.bytes_max
 

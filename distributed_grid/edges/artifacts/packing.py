@@ -13,6 +13,7 @@ the files of a work directory are replaced far more often than shifted.
 """
 
 import os
+import tempfile
 import time
 import zlib
 from collections.abc import Sequence
@@ -21,10 +22,18 @@ from typing import Final, NamedTuple
 import msgspec
 
 from distributed_grid.edges.artifacts import REFUSED_MAX, CannotShip, Packed, Refused, TooMuch
-from distributed_grid.edges.artifacts.choosing import only
 from distributed_grid.edges.artifacts.chunks import ChunkStore
 from distributed_grid.edges.artifacts.recall import Recall, key_of
-from distributed_grid.edges.artifacts.walking import Found, Seen, Walk, Wanted, seen
+from distributed_grid.edges.artifacts.staying import Level
+from distributed_grid.edges.artifacts.walking import (
+    Found,
+    LeftOut,
+    Named,
+    Seen,
+    Walk,
+    Wanted,
+    seen,
+)
 from distributed_grid.errors import BadValue
 from distributed_grid.model import artifact
 from distributed_grid.model.artifact import (
@@ -46,6 +55,9 @@ SHARED_BYTES: Final = 256 << 10  # Of a shared chunk, on average, where all file
 LOOKS_MAX: Final = 3  # At files that change while they are read; then they are named.
 LOOKS_WITHOUT_MAX: Final = 5  # At the rest: each time others may have begun to change.
 RESTLESS: Final = "it changes while it is read"
+LINK: Final = "a symbolic link that leads outside"
+LARGEST_SHOWN: Final = 3  # Folders that are named where there is too much,
+DEPTH_SHOWN: Final = 2  # so deep.
 
 
 class Changed(Exception):
@@ -63,10 +75,15 @@ class Source(NamedTuple):
     owner: str  # Pins the manifest.
     amount: Amount
     wanted: Wanted | None = None
-    heeds_ignore: bool = True
+    level: Level | None = None  # What stays at home; None: nothing does.
     leaves_out: frozenset[tuple[int, int]] = frozenset()
     is_strict: bool = True  # What may not travel ends it; else it is left out, and told.
-    named: tuple[bytes, ...] = ()  # Paths that somebody wants: something of each travels.
+    named: frozenset[bytes] = frozenset()  # Paths that somebody wants: something of each travels.
+
+    @property
+    def keeps_empty(self) -> bool:
+        """Whether folders travel that hold nothing which does."""
+        return self.wanted is None and self.named <= {b"."}
 
 
 class Packing:
@@ -96,41 +113,13 @@ class Packing:
         raise CannotShip(shown(source.root), refused=_named(left_out)[:REFUSED_MAX])
 
     def _look(self, source: Source, left_out: dict[bytes, str]) -> Found:
-        walk = Walk(
-            source.root,
-            wanted=source.wanted,
-            heeds_ignore=source.heeds_ignore,
-            leaves_out=source.leaves_out,
-        )
-        try:
-            found = walk.look()
-        except OSError as error:
-            refused = [Refused(".", f"cannot be read: {error.strerror}")]
-            raise CannotShip(shown(source.root), refused=refused) from error
-        # It is copied into the store first, and nobody has a larger one by default.
-        bytes_max = min(source.amount.bytes_max, self._store.bytes_max)
-        if found.size_bytes > bytes_max or found.entries > source.amount.files_max:
-            raise TooMuch(
-                shown(source.root),
-                size_bytes=found.size_bytes,
-                files=found.entries,
-                amount=msgspec.structs.replace(source.amount, bytes_max=bytes_max),
-            )
-        found = _without_outside_links(found)
+        found = looked(source, bytes_max=self._store.bytes_max)
         if left_out:
             kept = [file for file in found.files if file.path not in left_out]
             refused = [*found.refused, *_named(left_out)][:REFUSED_MAX]
             found = found._replace(files=kept, refused=refused)
         if source.is_strict and found.refused:
             raise CannotShip(shown(source.root), refused=found.refused)
-        for path in source.named:
-            if not _has(found, path) and _is_something(source, path):
-                raise BadValue(
-                    shown(path),
-                    expected="something that .gridignore does not leave out whole",
-                    remedy="Take it out of .gridignore, or do not name it",
-                    field="ship",
-                )
         return found
 
     def _read_all(
@@ -155,7 +144,7 @@ class Packing:
             sizes += _cuts(sum(file.size for file in files))
         if restless:
             return restless
-        folders, numbers = _folders(found, keeps_empty=source.wanted is None)
+        folders, numbers = _folders(found, keeps_empty=source.keeps_empty)
         return Manifest(
             mode=found.mode,
             folders=folders,
@@ -228,21 +217,78 @@ class Packing:
             entries=manifest.entries,
             refused=tuple(found.refused),
             read_bytes=self._read_bytes,
+            links_outside=tuple(found.left_out[LINK].paths) if LINK in found.left_out else (),
         )
 
 
-def refuse_root(root: str, *, home: str) -> None:
-    """Some directories never travel. Raises CannotShip."""
+def looked(source: Source, *, bytes_max: int) -> Found:
+    """What of a directory would travel. Raises CannotShip, TooMuch, BadValue."""
+    named = Named(source.named) if source.named else None
+    found = _walked(source, named)
+    lacking = [path for path in source.named if not _has(found, path)]
+    if named is not None and lacking:  # They are ignored whole: who names them wants that, too.
+        found = _walked(source, named._replace(whole=frozenset(lacking)))
+    for path in lacking:
+        if not _has(found, path) and _is_something(source, path):
+            raise BadValue(
+                shown(path),
+                expected="something but what is never sent unless it is named itself",
+                remedy="Name each file, such as --ship .env",
+                field="ship",
+            )
+    # It is copied into the store first, and nobody has a larger one by default.
+    bytes_max = min(source.amount.bytes_max, bytes_max)
+    if found.size_bytes > bytes_max or found.entries > source.amount.files_max:
+        raise TooMuch(
+            shown(source.root),
+            size_bytes=found.size_bytes,
+            files=found.entries,
+            amount=msgspec.structs.replace(source.amount, bytes_max=bytes_max),
+            largest=_largest(found),
+        )
+    return _without_outside_links(found, is_strict=source.is_strict)
+
+
+def _walked(source: Source, named: Named | None) -> Found:
+    walk = Walk(
+        source.root,
+        wanted=source.wanted,
+        level=source.level,
+        named=named,
+        leaves_out=source.leaves_out,
+    )
+    try:
+        return walk.look()
+    except OSError as error:
+        refused = [Refused(".", f"cannot be read: {error.strerror}")]
+        raise CannotShip(shown(source.root), refused=refused) from error
+
+
+def _largest(found: Found) -> list[tuple[str, int, int]]:
+    """The folders with the most in them: path, bytes, files."""
+    sizes: dict[bytes, list[int]] = {}
+    for file in found.files:
+        folder = b"/".join(file.path.split(b"/")[:-1][:DEPTH_SHOWN])
+        size = sizes.setdefault(folder, [0, 0])
+        size[0] += file.size
+        size[1] += 1
+    most = sorted(sizes, key=lambda one: -(sizes[one][0] + (sizes[one][1] << 16)))
+    return [(f"{shown(one) or '.'}/", sizes[one][0], sizes[one][1]) for one in most[:LARGEST_SHOWN]]
+
+
+def why_rooted(root: str, *, home: str) -> str:
+    """Why nothing of a directory travels that nobody named; empty: it does."""
     real, real_home = os.path.realpath(root), os.path.realpath(home)
-    why = ""
     if real == "/":
-        why = "it is the root of all files"
-    elif real == real_home:
-        why = "it is your home directory"
-    elif real_home.startswith(f"{real}/"):
-        why = "it holds your home directory"
-    if why:
-        raise CannotShip(root, refused=[Refused(".", why)])
+        return "it is the root of all files"
+    if real == real_home:
+        return "it is your home directory"
+    if real_home.startswith(f"{real}/"):
+        return "it holds your home directory"
+    everybodys = ("/tmp", "/var/tmp", tempfile.gettempdir())  # noqa: S108  (nothing is made there)
+    if real in map(os.path.realpath, everybodys):
+        return "it is for temporary files of everybody"
+    return ""
 
 
 def lay_out(files: Sequence[Seen]) -> tuple[list[list[Seen]], list[Seen]]:
@@ -308,23 +354,24 @@ def _check(descriptor: int, file: Seen) -> None:
         raise Changed({file.path: RESTLESS})
 
 
-def _without_outside_links(found: Found) -> Found:
-    """Links that lead outside are refused by name."""
+def _without_outside_links(found: Found, *, is_strict: bool) -> Found:
+    """Links that lead outside stay at home, by name; of outputs they are told as the rest is."""
     tree = Manifest(folders=tuple(found.folders), links=tuple(found.links))
     outside = set(links_outside(tree))
     if not outside:
         return found
     paths = tree.folder_paths()
-    refused = [
-        Refused(
-            shown(joined(b"" if link.folder == ROOT else paths[link.folder], link.name)),
-            f"a symbolic link that leads outside, to {shown(link.target)}",
-        )
-        for link in found.links
-        if link in outside
-    ]
+    refused, left_out = list(found.refused), LeftOut()
+    for link in found.links:
+        if link in outside:
+            above = b"" if link.folder == ROOT else paths[link.folder]
+            path, target = shown(joined(above, link.name)), shown(link.target)
+            left_out.add(f"{path} -> {target}")
+            if not is_strict:
+                refused.append(Refused(path, f"{LINK}, to {target}"))
     kept = [link for link in found.links if link not in outside]
-    return found._replace(links=kept, refused=[*found.refused, *refused])
+    told = {**found.left_out, LINK: left_out}
+    return found._replace(links=kept, refused=refused, left_out=told)
 
 
 def _has(found: Found, path: bytes) -> bool:
@@ -342,9 +389,8 @@ def _has(found: Found, path: bytes) -> bool:
 
 def _is_something(source: Source, path: bytes) -> bool:
     """Whether there is anything at a path but empty folders, whatever is to be left out."""
-    wanted = only([path])
-    walk = Walk(source.root, wanted=wanted, heeds_ignore=False, leaves_out=source.leaves_out)
-    found = walk.look()
+    named = Named(frozenset((path,)))
+    found = Walk(source.root, named=named, leaves_out=source.leaves_out).look()
     return bool(found.files or found.links)
 
 

@@ -1,0 +1,144 @@
+"""Which files of a work directory stay at home, and why.
+
+Lives here: whose word counts, and the only list of what stays without anybody's word. Never here:
+what a pattern means (`ignoring`), where git keeps its own (`git_excludes`), walking (`walking`).
+Invariant: secrets travel only if a `.gridignore` brings them back, or if somebody named them.
+
+The last word has `.gridignore`, then the list below, then git's files: a `!` in a `.gitignore`
+is about what is committed, and brings back nothing but what a `.gitignore` leaves out.
+"""
+
+from typing import Final, NamedTuple
+
+from distributed_grid.edges.artifacts.ignoring import Rules, line_of, rules_of
+
+GRID_IGNORE: Final = b".gridignore"
+GIT_IGNORE: Final = b".gitignore"
+_SECRETS: Final = b"""
+.env
+.env.*
+.envrc
+!.env.example
+!.env.sample
+!.env.template
+!.env.dist
+id_rsa
+id_dsa
+id_ecdsa
+id_ed25519
+id_ecdsa_sk
+id_ed25519_sk
+*.pem
+*.key
+*.ppk
+*.p12
+*.pfx
+*.jks
+*.keystore
+*.kdbx
+credentials
+credentials.json
+credentials.yaml
+credentials.yml
+credentials.toml
+credentials.ini
+credentials.csv
+secrets.json
+secrets.yaml
+secrets.yml
+secrets.toml
+client_secret*.json
+service-account*.json
+service_account*.json
+.netrc
+_netrc
+.pgpass
+.pypirc
+.npmrc
+.htpasswd
+.git-credentials
+.ssh/
+.gnupg/
+.aws/
+.azure/
+.kube/
+"""
+_LITTER: Final = b"""
+.git
+.hg/
+.svn/
+node_modules/
+__pycache__/
+.mypy_cache/
+.pytest_cache/
+.ruff_cache/
+.hypothesis/
+.ipynb_checkpoints/
+.tox/
+.nox/
+.eggs/
+.direnv/
+.terraform/
+.DS_Store
+"""
+_BUILT_IN: Final = rules_of(_SECRETS, _LITTER)
+_SECRETS_COUNT: Final = sum(line_of(line) is not None for line in _SECRETS.split(b"\n"))
+MARKS: Final = (b"pyvenv.cfg", b"conda-meta")  # A folder with one of these is an environment.
+
+SECRET: Final = "may hold secrets, name it to send it"  # noqa: S105  (a reason)
+LITTER: Final = "left out by default"
+ENVIRONMENT: Final = "a virtual environment"
+
+
+class Scope(NamedTuple):
+    """Rules, and from where they count."""
+
+    rules: Rules
+    source: str  # As people know the file.
+    above: bytes = b""  # The way from their folder to the root, with a slash at its end.
+    below: int = 0  # The bytes of the way from the root to their folder, with that slash.
+
+    def says(self, path: bytes, name: bytes, *, is_folder: bool) -> bool | None:
+        """Whether a path stays; None: they say nothing of it."""
+        told = self.above + path if self.above else path[self.below :]
+        found = self.rules.last(told, name, is_folder=is_folder)
+        return None if found < 0 else not self.rules.are_back[found]
+
+
+class Level(NamedTuple):
+    """Whose word counts in a folder, the nearest last."""
+
+    grid: tuple[Scope, ...] = ()
+    git: tuple[Scope, ...] = ()
+    are_ignored_sent: bool = False
+
+    def why(self, path: bytes, name: bytes, *, is_folder: bool) -> str:
+        """Why something stays at home; empty: it travels. `path` counts from the root."""
+        for scope in reversed(self.grid):
+            stays = scope.says(path, name, is_folder=is_folder)
+            if stays is False:
+                return ""
+            if stays and not self.are_ignored_sent:
+                return scope.source
+            if stays:
+                break
+        found = _BUILT_IN.last(name, name, is_folder=is_folder)
+        if found >= 0 and not _BUILT_IN.are_back[found]:
+            if found < _SECRETS_COUNT:
+                return SECRET
+            if not self.are_ignored_sent:
+                return LITTER
+        for scope in () if self.are_ignored_sent else reversed(self.git):
+            stays = scope.says(path, name, is_folder=is_folder)
+            if stays is not None:
+                return scope.source if stays else ""
+        return ""
+
+    def with_file(self, name: bytes, text: bytes, folder: bytes) -> "Level":
+        """The same, with an ignore file of a folder, whose path from the root is given."""
+        start = folder + b"/" if folder else b""
+        source = (start + name).decode(errors="backslashreplace")
+        scope = Scope(rules_of(text), source, below=len(start))
+        if name == GRID_IGNORE:
+            return self._replace(grid=(*self.grid, scope))
+        return self._replace(git=(*self.git, scope))
