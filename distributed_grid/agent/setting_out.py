@@ -78,9 +78,15 @@ class SettingOut:
     async def pack(self, wanted: Pack) -> PackedAnswer:
         """Take files as they are now. Raises CannotShip, TooMuch, BadValue, BadInput."""
         ship, described = None, ""
-        if wanted.paths or not wanted.python_env:
-            amount = ASKED if wanted.paths else UNASKED
-            found = await self._pack(wanted.directory, amount, wanted.paths)
+        if wanted.is_nothing:
+            owner = self._owner()
+            found = await asyncio.to_thread(self._files.pack_nothing, owner=owner)
+            self._hold(found.id, owner)
+            ship = shipment_of(found)
+        elif wanted.paths or wanted.ship_ignored or not wanted.python_env:
+            found = await self._pack(
+                wanted.directory, amount_of(wanted), wanted.paths, are_sent=wanted.ship_ignored
+            )
             ship = shipment_of(found)
         if wanted.python_env:
             owner = self._owner()
@@ -92,11 +98,21 @@ class SettingOut:
         return PackedAnswer(ship=ship, python_env=described)
 
     async def _pack(
-        self, directory: str, amount: Amount, paths: tuple[str, ...] = ()
+        self,
+        directory: str,
+        amount: Amount,
+        paths: tuple[str, ...] = (),
+        *,
+        are_sent: bool = False,
     ) -> PackedFiles:
         owner = self._owner()
         found = await asyncio.to_thread(
-            self._files.pack, directory, owner=owner, amount=amount, paths=paths
+            self._files.pack,
+            directory,
+            owner=owner,
+            amount=amount,
+            paths=paths,
+            are_ignored_sent=are_sent,
         )
         if found.entries:
             self._hold(found.id, owner)
@@ -106,7 +122,7 @@ class SettingOut:
 
     async def _packed_unasked(self, directory: str) -> PackedFiles | None:
         """A directory that nobody named; None: nothing is in it, or nothing that travels."""
-        is_filled = await self.looking.at(directory, self._files.has_entries)
+        is_filled = await self.looking.at(directory, self._files.may_travel)
         if is_filled is None:
             refused = [Refused(".", "its disk does not answer")]
             raise CannotShip(directory, refused=refused)
@@ -285,6 +301,11 @@ class SettingOut:
 
 async def nothing(event: NodeEvent) -> None:
     """What follows before somebody is there to tell."""
+
+
+def amount_of(wanted: Pack) -> Amount:
+    """How much may travel: more, if somebody said what."""
+    return ASKED if wanted.paths or wanted.ship_ignored else UNASKED
 
 
 def shipment_of(found: PackedFiles) -> Shipment:

@@ -88,7 +88,7 @@ class Transplanting:
         if self._filled.get(directory, 0.0) > now_s:
             return True
         # What does not answer may have something: then its job stays here, for now.
-        is_filled = await self._looking.at(directory, self._files.has_entries) is not False
+        is_filled = await self._looking.at(directory, self._files.may_travel) is not False
         if is_filled:
             if len(self._filled) >= FILLED_MAX:
                 self._filled.clear()
@@ -225,7 +225,7 @@ class Transplanting:
     async def _pack_some(self, jobs: list[Job]) -> str:
         """Pack the directory of a few, and copy it; why that cannot be, in words."""
         directory = _directory(jobs[0].spec)
-        if await self._looking.at(directory, self._files.has_entries) is None:
+        if await self._looking.at(directory, self._files.may_travel) is None:
             return f"{directory} does not answer"  # Who packs it would wait for ever.
         bare = []
         for job in jobs:

@@ -149,8 +149,6 @@ ACROSS_ROUTES: tuple[Route, ...] = (
     Route("snapshot", "GET", "/v1/snapshot", Nothing, MeshSnapshot,
           "The nodes as placement sees them"),
     Route("pack", "POST", "/v1/shipments", Pack, Packed, "Take files that travel with a job"),
-    Route("travelling", "POST", "/v1/shipments/listed", Pack, Travelling,
-          "What would travel with a job, and what would stay at home"),
     Route("node_status", "GET", "/v1/nodes/{node}/status", Nothing, NodeStatus, "Another node"),
     Route("node_sharing", "GET", "/v1/nodes/{node}/sharing", Nothing, SharingStatus,
           "What another node offers, what not and why, what is borrowed"),

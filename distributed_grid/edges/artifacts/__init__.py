@@ -170,6 +170,10 @@ class Files(Protocol):
         """Whether there is anything in a directory; what cannot be read may have something."""
         ...
 
+    def may_travel(self, root: str) -> bool:
+        """The same of one that nobody named: nothing of the user's home travels, say."""
+        ...
+
     def is_within(self, root: str, amount: Amount) -> bool:
         """Whether no more than this of a directory would travel; seen without reading a file."""
         ...

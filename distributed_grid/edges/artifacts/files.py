@@ -190,6 +190,10 @@ class DiskFiles:
         except OSError:
             return True
 
+    def may_travel(self, root: str) -> bool:
+        """The same of one that nobody named: nothing of the user's home travels, say."""
+        return self.has_entries(root) and not self.why_nothing(root)
+
     def is_within(self, root: str, amount: Amount) -> bool:
         """Whether no more than this of a directory would travel; seen without reading a file."""
         most = amount.files_max

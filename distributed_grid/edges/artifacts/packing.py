@@ -232,8 +232,8 @@ def looked(source: Source, *, bytes_max: int) -> Found:
         if not _has(found, path) and _is_something(source, path):
             raise BadValue(
                 shown(path),
-                expected="something but what is never sent unless it is named itself",
-                remedy="Name each file, such as --ship .env",
+                expected="something that is not left out whole, by .gridignore or as a secret",
+                remedy="Name each file that the job needs",
                 field="ship",
             )
     # It is copied into the store first, and nobody has a larger one by default.

@@ -28,7 +28,7 @@ class Made(Lab):
         self.answers = threading.Event()
         self.looks = []
         files = self.files[0]
-        for name in ("has_entries", "is_within", "pack"):
+        for name in ("may_travel", "is_within", "pack"):
             setattr(files, name, partial(self.look, getattr(files, name)))
         self.transplanting.beside = self.setting_out.later
 
@@ -138,12 +138,12 @@ def test_as_many_as_there_are_threads_may_be_gone_and_everyone_is_answered(
         looking = lab.transplanting._looking = Looking()
         files = lab.files[0]
         dead = [str(tmp_path / f"dead-{number}") for number in range(3)]
-        found = await asyncio.gather(*(looking.at(one, files.has_entries) for one in dead))
+        found = await asyncio.gather(*(looking.at(one, files.may_travel) for one in dead))
         assert found == [None] * 3
-        assert await looking.at(str(alive), files.has_entries) is None
+        assert await looking.at(str(alive), files.may_travel) is None
         await lab.answered()
-        assert await looking.at(str(alive), files.has_entries)
-        assert not await looking.at(dead[0], files.has_entries)
+        assert await looking.at(str(alive), files.may_travel)
+        assert not await looking.at(dead[0], files.may_travel)
         assert lab.looks == [*dead[:2], str(alive), dead[0]], "the third never began"
 
     lab(test)

@@ -1,6 +1,7 @@
 """Files leave with jobs, are copied to who keeps their records, and outputs come home."""
 
 import asyncio
+import os
 import time
 from functools import partial
 
@@ -11,7 +12,6 @@ from distributed_grid.agent.bulk import Bulk
 from distributed_grid.agent.pinning import Pinning
 from distributed_grid.agent.setting_out import SettingOut, manifests_of
 from distributed_grid.agent.shipping_in import NotFetched
-from distributed_grid.edges.artifacts import CannotShip
 from distributed_grid.errors import NotFound
 from distributed_grid.model.artifact import ASKED, ManifestId
 from distributed_grid.model.job import Shipment, Where, Work
@@ -83,8 +83,9 @@ def test_one_that_can_only_run_elsewhere_takes_its_directory_along(lab, tree, tm
 
         empty = lab.a_spec(plant(tmp_path / "empty", {}), "three", require=elsewhere)
         assert await lab.setting_out.taken((empty,)) == (empty,)
-        with pytest.raises(CannotShip):
-            await lab.setting_out.taken((lab.a_spec("/", "four", require=elsewhere),))
+        root = lab.a_spec("/", "four", require=elsewhere)
+        assert await lab.setting_out.taken((root,)) == (root,)
+        assert root.id in lab.setting_out.bare, "nothing of it travels"
 
     lab(test)
 
@@ -194,13 +195,22 @@ def test_an_empty_directory_and_what_has_left_before_are_told_as_they_are(lab, t
     lab(test)
 
 
-def test_a_directory_that_may_not_travel_binds_its_job(lab):
+def test_a_directory_that_may_not_travel_binds_its_job(lab, tmp_path):
+    async def test(lab):
+        fill(lab.home)
+        os.mkfifo(plant(tmp_path / "piped", {}) / "pipe")
+        lab.home.submit(spec := lab.a_spec(tmp_path / "piped"))
+        assert await lab.told(spec) == []
+        (why,) = [detail for what, detail in lab.story(spec) if what == "stays here"]
+        assert "a pipe" in why
+
+
+def test_from_the_root_of_all_files_nothing_travels_and_the_job_leaves(lab):
     async def test(lab):
         fill(lab.home)
         lab.home.submit(spec := lab.a_spec("/"))
-        assert await lab.told(spec) == []
-        (why,) = [detail for what, detail in lab.story(spec) if what == "stays here"]
-        assert "it is the root of all files" in why
+        (start,) = await lab.told(spec)
+        assert start.spec.ship is None
 
     lab(test)
 
