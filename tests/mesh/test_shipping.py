@@ -127,15 +127,11 @@ def test_only_what_is_named_travels_and_as_it_was_then(desk, work):
     assert desk.says("logs", word) == "then\nin.txt\nlib\n"
 
 
-@pytest.mark.parametrize(
-    ("what", "why"),
-    [("pipe", "a pipe"), ("sock", "a socket"), ("out", "leads outside"), ("home", "your home")],
-)
+@pytest.mark.parametrize(("what", "why"), [("pipe", "a pipe"), ("sock", "a socket")])
 def test_what_may_not_travel_is_refused_by_name(desk, work, what, why):
-    where = work
     if what == "pipe":
         os.mkfifo(work / "pipe")
-    elif what == "sock":
+    else:
         here = os.open(".", os.O_RDONLY)
         os.chdir(work)
         try:
@@ -144,16 +140,37 @@ def test_what_may_not_travel_is_refused_by_name(desk, work, what, why):
         finally:
             os.fchdir(here)
             os.close(here)
-    elif what == "out":
-        (work / "out").symlink_to("/etc/passwd")
-    else:
-        where = desk.root
-    done = run(desk, where, "--node", "attic", "true")
+    done = run(desk, work, "--node", "attic", "true")
 
     assert done.returncode == 2
     assert why in done.stderr
     assert "--ship" in done.stderr
-    assert what == "home" or what in done.stderr
+    assert what in done.stderr
+
+
+def test_a_link_that_leads_outside_stays_at_home_and_the_rest_travels(desk, work):
+    plant(work, {"a.txt": "one\n", "in": ("a.txt",), "out": ("/etc/passwd",)})
+    done = run(desk, work, "--node", "attic", "--", "ls", "-A")
+
+    assert (done.returncode, done.stdout) == (0, "a.txt\nin\n"), done.stderr
+
+
+def test_a_job_from_the_home_directory_finds_an_empty_one_elsewhere(desk):
+    assert list(desk.root.iterdir())
+    done = run(desk, desk.root, "--node", "attic", "--", "ls", "-A")
+
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+
+
+def test_secrets_and_what_git_ignores_stay_at_home_unless_they_are_named(desk, work):
+    plant(work, {".gitignore": "data/\n", "data/d": "x", "node_modules/m": "x", ".env": "x",
+                 ".venv/pyvenv.cfg": "", "a.py": "x"})  # fmt: skip
+    script = ("--node", "attic", "--", "find", ".", "-type", "f", "-not", "-name", ".gitignore")
+    plain = run(desk, work, *script)
+    named = run(desk, work, "--ship", str(work / ".env"), *script)
+
+    assert (plain.returncode, plain.stdout) == (0, "./a.py\n"), plain.stderr
+    assert (named.returncode, named.stdout) == (0, "./.env\n"), named.stderr
 
 
 def test_a_path_outside_is_refused(desk, work):

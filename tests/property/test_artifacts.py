@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distributed_grid.edges.artifacts import CannotUnpack
+from distributed_grid.edges.artifacts.staying import GIT_IGNORE, GRID_IGNORE, MARKS, Level
 from distributed_grid.model import artifact
 from distributed_grid.model.artifact import (
     ASKED,
@@ -26,9 +27,17 @@ from distributed_grid.model.artifact import (
 from distributed_grid.wire import artifacts as wire
 from tests.unit.artifacts.lab import a_store, files_of, noise, picture
 
+
+def stays(name: bytes) -> bool:
+    """Whether a name is one that keeps itself, or what is beside it, at home."""
+    return name in (GIT_IGNORE, GRID_IGNORE, *MARKS) or any(
+        Level().why(name, name, is_folder=is_folder) for is_folder in (True, False)
+    )
+
+
 NAMES = st.binary(min_size=1, max_size=255).filter(
     lambda name: (
-        b"/" not in name and b"\0" not in name and name not in (b".", b"..", b".gridignore")
+        b"/" not in name and b"\0" not in name and name not in (b".", b"..") and not stays(name)
     )
 )
 SIZES = st.sampled_from([0, 1, 5, 4_096, 131_072, 131_073, CHUNK_BYTES_MAX, CHUNK_BYTES_MAX + 1])

@@ -251,8 +251,7 @@ class CannotShip(ArtifactError):
         more = f", and {len(refused) - SHOWN_MAX} more" if len(refused) > SHOWN_MAX else ""
         super().__init__(
             f"{root} cannot be sent as it is: {named}{more}",
-            remedy="List what the job does not need in .gridignore, or name what it needs:"
-            " --ship PATH, or --ship none",
+            remedy="List what the job does not need in .gridignore, or name what it needs: --ship PATH",
         )
 
 
