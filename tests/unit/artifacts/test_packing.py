@@ -275,12 +275,6 @@ def test_what_is_named_and_left_out_in_part_or_empty_travels_as_it_is(tmp_path, 
     assert everything.files == 2
 
 
-def test_of_a_directory_that_is_left_out_whole_naming_it_is_refused(tmp_path, store):
-    root = plant(tmp_path / "w", {".gridignore": "*", "a": "x"})
-    with pytest.raises(BadValue, match=r"\.gridignore"):
-        files_of(store).pack(str(root), owner="job", amount=ASKED, paths=(".",))
-
-
 def test_our_own_directory_does_not_travel(tmp_path):
     root = plant(tmp_path / "w", {"a": ""})
     store = a_store(root / "grid/cache")

@@ -166,3 +166,10 @@ def test_files_that_vanish_while_they_are_listed_are_not_there(tmp_path, listed,
     monkeypatch.setattr(walking.Walk, "_note", note)
 
     assert listed(root) == {"a/1", ".gitignore"}
+
+
+def test_of_a_directory_that_is_left_out_whole_naming_it_is_refused(tmp_path):
+    root = plant(tmp_path / "w", {".gridignore": "*", "a": "x"})
+    files = files_of(a_store(tmp_path / "cache"))
+    with pytest.raises(BadValue, match=r"\.gridignore"):
+        files.pack(str(root), owner="job", amount=ASKED, paths=(".",))
