@@ -263,7 +263,11 @@ class _Told(Exception):
     """Somebody wants us to stop."""
 
 
-def _raise_told(*_: Any) -> None:
+_told: list[int] = []  # Signals that came. What is raised inside a finaliser reaches nobody.
+
+
+def _raise_told(number: int, _frame: object) -> None:
+    _told.append(number)
     raise _Told
 
 
@@ -282,6 +286,8 @@ def _show_line(agent: Caller, keeper: Keeper) -> None:
     """For ever, or until the keeper has ended."""
     is_shown = sys.stderr.isatty()
     while keeper is None or keeper.poll() is None:
+        if _told:
+            raise _Told
         status = agent.run(calls.status())
         if is_shown:
             columns = os.get_terminal_size(sys.stderr.fileno()).columns
