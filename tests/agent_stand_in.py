@@ -26,6 +26,7 @@ from distributed_grid.wire.api import (
     ArrayView,
     AttemptView,
     Event,
+    EventPlace,
     Explanation,
     Jobs,
     JobView,
@@ -163,14 +164,14 @@ class CannedAgent:
     async def queue(self, *, limit: int) -> Queue:
         return Queue(entries=self.waiting.entries[:limit], total=self.waiting.total)
 
-    async def events(self, *, after: int, follow: bool = True) -> AsyncIterator[Event]:
+    async def events(self, *, after: EventPlace, follow: bool = True) -> AsyncIterator[Event]:
         self.asked.append(("events", after, follow))
         ended = [
             Event(number=number, at_ms=STARTED_MS, name="job.ended", job=JobId("ab" * 32))
             for number in range(1, 4)
         ]
         for event in ended if self.happened is None else self.happened:
-            if event.number > after:
+            if after is not None and event.number > after[1]:
                 yield event
 
     async def down(self, *, stop_jobs: bool) -> None:

@@ -21,7 +21,15 @@ from distributed_grid.wire.across_api import (
     Safety,
     SharingEverywhere,
 )
-from distributed_grid.wire.api import Event, Explanation, Jobs, JobView, NodeStatus, Submitted
+from distributed_grid.wire.api import (
+    Event,
+    EventPlace,
+    Explanation,
+    Jobs,
+    JobView,
+    NodeStatus,
+    Submitted,
+)
 from distributed_grid.wire.cache import CacheStatus, Cleared
 from distributed_grid.wire.maps import FeedMap, MapNews, OpenMap, TakeCalls, TakenCalls
 from distributed_grid.wire.mesh_api import (
@@ -261,8 +269,8 @@ class Operations(Protocol):
         """The waiting jobs in the order of service."""
         ...
 
-    def events(self, *, after: int, follow: bool = True) -> AsyncIterator[Event]:
-        """Events with a higher number than this; with `follow` also those to come."""
+    def events(self, *, after: EventPlace, follow: bool = True) -> AsyncIterator[Event]:
+        """Events after this one; with `follow` also those to come."""
         ...
 
     async def down(self, *, stop_jobs: bool) -> None:

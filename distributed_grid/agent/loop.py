@@ -47,11 +47,20 @@ from distributed_grid.model.across import HERE
 from distributed_grid.model.booking import Booking
 from distributed_grid.model.ids import JobId, NodeId
 from distributed_grid.model.job import JobSpec
-from distributed_grid.wire.api import Event, Explanation, Jobs, JobView, NodeStatus, Submitted
+from distributed_grid.wire.api import (
+    Event,
+    EventPlace,
+    Explanation,
+    Jobs,
+    JobView,
+    NodeStatus,
+    Submitted,
+)
 from distributed_grid.wire.keeper import Quit, Stop
 from distributed_grid.wire.questions import QuestionMessage
 from distributed_grid.wire.sharing import ChangeOffers, Queue, SharingStatus
 
+EPOCH: Final = "events.epoch"  # In the store: how often an agent was started.
 TICK_S: Final = 1.0  # Dates, the owner, a full store, tidying: a second more or less is fine.
 TIDY_TICKS: Final = 300  # Old jobs are forgotten every five minutes.
 
@@ -141,6 +150,9 @@ class Agent:
     async def restore(self) -> None:
         """Begin where the store left off."""
         remembered = await self.store.load_all()
+        self.watchers.epoch = int(remembered.meta.get(EPOCH, b"0")) + 1
+        with contextlib.suppress(StoreError):  # A full disk is told to those who submit.
+            await self.store.commit([SetMeta(EPOCH, b"%d" % self.watchers.epoch)])
         jobs = [job_of(row) for row in remembered.jobs]
         leases = {lease: lease_of(record) for lease, record in remembered.leases.items()}
         if self._mesh is not None:
@@ -154,6 +166,7 @@ class Agent:
             now_ms=self._clock_ms(),
             away_ms=away_ms,
         )
+        self._sharing.restored()
 
     async def run(self) -> None:
         """Until somebody says `down`, or the keeper is gone."""
@@ -194,6 +207,7 @@ class Agent:
         if self._luggage is not None:
             made.pack_files = self._luggage.setting_out.pack
             made.hand_out_files = self._luggage.handing_out.bring
+            made.kept_files = self._luggage.runner.kept
             made.bytes_left = self._luggage.pinning.bytes_left
             made.hurry = self._luggage.transplanting.hurry
         return made
@@ -416,8 +430,8 @@ class Agent:
             jobs_running=running,
         )
 
-    def events(self, *, after: int, follow: bool = True) -> AsyncIterator[Event]:
-        """Events with a higher number than this; with `follow` also those to come."""
+    def events(self, *, after: EventPlace, follow: bool = True) -> AsyncIterator[Event]:
+        """Events after this one; with `follow` also those to come."""
         return self.watchers.events(after=after, follow=follow)
 
     def stop(self) -> None:

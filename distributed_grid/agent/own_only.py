@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from distributed_grid.agent import CacheOperations, MapOperations, MeshOperations, Operations
 from distributed_grid.model.booking import Booking
 from distributed_grid.model.job import JobSpec
-from distributed_grid.wire.api import Event, NodeStatus, Submitted
+from distributed_grid.wire.api import Event, EventPlace, NodeStatus, Submitted
 from distributed_grid.wire.sharing import ChangeOffers, Queue, SharingStatus
 
 
@@ -62,7 +62,7 @@ class OwnOnly:
         """Those that wait here."""
         return await self._own.queue(limit=limit)
 
-    def events(self, *, after: int, follow: bool = True) -> AsyncIterator[Event]:
+    def events(self, *, after: EventPlace, follow: bool = True) -> AsyncIterator[Event]:
         """What happens here."""
         return self._own.events(after=after, follow=follow)
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from distributed_grid.kernel.ready import Happened
 from distributed_grid.model.ids import JobId
-from distributed_grid.wire.api import Event
+from distributed_grid.wire.api import GAP, Event, EventPlace
 
 EVENTS_KEPT: Final = 10_000
 EVENTS_UNREAD_MAX: Final = 1_000  # A reader further behind is not reading.
@@ -25,6 +25,7 @@ class Watchers:
         self._events: deque[Event] = deque(maxlen=EVENTS_KEPT)
         self._readers: set[asyncio.Queue[Event | None]] = set()
         self._number = 0
+        self.epoch = 0  # Which start of the agent this is.
 
     async def change_of(self, job: JobId, *, timeout_s: float) -> bool:
         """Until the job changes (true), or the time is over (false)."""
@@ -57,6 +58,7 @@ class Watchers:
         """Number an event, keep it, and give it to every reader."""
         self._number += 1
         event = Event(
+            epoch=self.epoch,
             number=self._number,
             at_ms=happened.at_ms,
             name=happened.name,
@@ -71,17 +73,34 @@ class Watchers:
             else:
                 reader.put_nowait(event)
 
-    async def events(self, *, after: int, follow: bool = True) -> AsyncIterator[Event]:
-        """Events with a higher number, then those to come; -1: only those to come."""
+    async def events(self, *, after: EventPlace, follow: bool = True) -> AsyncIterator[Event]:
+        """Events after this one, then those to come; None: only those to come."""
         reader: asyncio.Queue[Event | None] = asyncio.Queue()
         self._readers.add(reader)
         try:
-            for kept in [e for e in self._events if 0 <= after < e.number]:
+            for kept in self._kept(*after) if after is not None else []:
                 yield kept
             while follow and (event := await reader.get()) is not None:
                 yield event
         finally:
             self._readers.discard(reader)
+
+    def _kept(self, epoch: int, number: int) -> list[Event]:
+        """Those after this one; first a word about what lies between and is no longer kept."""
+        first = self._events[0].number if self._events else self._number + 1
+        if epoch in (0, self.epoch):
+            kept = [event for event in self._events if event.number > number]
+            if number == 0 or first <= number + 1:
+                return kept
+            why = f"only the last {EVENTS_KEPT} are kept"
+        else:
+            kept, why = list(self._events), "the agent was started again; some before that are lost"
+        at_ms = kept[0].at_ms if kept else 0
+        told = {"after": f"{epoch}-{number}", "why": why}
+        return [
+            Event(epoch=self.epoch, number=first - 1, at_ms=at_ms, name=GAP, fields=told),
+            *kept,
+        ]
 
     def close(self) -> None:
         """Let every reader go."""

@@ -13,7 +13,7 @@ from distributed_grid.client.async_map_results import AsyncMapResults, AsyncPool
 from distributed_grid.client.awaiting import AsyncCaller
 from distributed_grid.client.blocking import ANSWER_S
 from distributed_grid.client.cluster import JobHandle, OutputName, socket_path
-from distributed_grid.client.map_workers import Applied, WorkerWishes, spread
+from distributed_grid.client.map_workers import Applied, MapWishes, spread
 from distributed_grid.client.mapping import plan_of
 from distributed_grid.client.specification import Command, Wishes
 from distributed_grid.client.streams import Events, Output
@@ -252,8 +252,10 @@ class AsyncCluster:
         """The nodes of the mesh as placement sees them from here, with the hash of that."""
         return await self._caller.run(across_calls.snapshot())
 
-    def events(self, *, after: int | None = None, follow: bool = True) -> AsyncIterator[Event]:
-        """Events with a higher number than this, then those to come, without end.
+    def events(
+        self, *, after: int | str | None = None, follow: bool = True
+    ) -> AsyncIterator[Event]:
+        """Events after the one of this id, then those to come, without end.
 
         Without `after` only those to come; without `follow` only those that were.
         """
@@ -270,7 +272,7 @@ class AsyncCluster:
         retries: int = ...,
         chunk: int | None = ...,
         return_exceptions: bool = ...,
-        **wishes: Unpack[WorkerWishes],
+        **wishes: Unpack[MapWishes],
     ) -> AsyncMapResults[R]: ...
 
     @overload
@@ -284,7 +286,7 @@ class AsyncCluster:
         retries: int = ...,
         chunk: int | None = ...,
         return_exceptions: bool = ...,
-        **wishes: Unpack[WorkerWishes],
+        **wishes: Unpack[MapWishes],
     ) -> AsyncMapResults[tuple[int, R]]: ...
 
     def map(  # Each is a word of its own.
@@ -297,7 +299,7 @@ class AsyncCluster:
         retries: int = 1,
         chunk: int | None = None,
         return_exceptions: bool = False,
-        **wishes: Unpack[WorkerWishes],
+        **wishes: Unpack[MapWishes],
     ) -> AsyncMapResults[Any]:
         """The results of a function for many items, run by worker processes.
 
@@ -307,11 +309,18 @@ class AsyncCluster:
         `memory` and the like are for each worker. An exception of a call is raised where its result
         would be (`return_exceptions=True`: given instead), the worker's traceback as its cause. A
         call whose worker died is run again `retries` times. `chunk` fixes how many calls a worker
-        takes at once.
+        takes at once. What calls print is shown here when they end, unless `prints=False`.
         """
         self._refuse_closed()
         function, items = spread(function, items, more)
-        plan = plan_of(items, ordered=ordered, workers=workers, retries=retries, chunk=chunk)
+        plan = plan_of(
+            items,
+            ordered=ordered,
+            workers=workers,
+            retries=retries,
+            chunk=chunk,
+            prints=wishes.pop("prints", True),
+        )
         begun = self._pools.begin(function, wishes, plan)
         return AsyncMapResults(self._pools, begun, items, return_exceptions=return_exceptions)
 

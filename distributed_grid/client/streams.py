@@ -85,7 +85,7 @@ class Output(Stream[bytes]):
 class Events(Stream[Event]):
     """Events after a number, as server-sent events carry them; with `follow` also those to come."""
 
-    def __init__(self, *, after: int | None = None, follow: bool = True) -> None:
+    def __init__(self, *, after: int | str | None = None, follow: bool = True) -> None:
         super().__init__()
         self.after = after  # None: only those to come; 0: whatever the agent still remembers.
         self.follow = follow
@@ -112,7 +112,7 @@ class Events(Stream[Event]):
             raise BadAnswer(f"an event of more than {EVENT_BYTES_MAX} bytes")
         found = [event for block in blocks if (event := _event(block)) is not None]
         for event in found:
-            self.after = event.number
+            self.after = event.id
         return found
 
 

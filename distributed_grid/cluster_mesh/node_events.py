@@ -124,9 +124,9 @@ class NodeEvents:
         if self._reading is None:
             self._agent = (await self._cluster.status()).pid
             reading = Reading(await self._cluster.nodes())
-            last = 0
+            last = "0"
             async for event in self._cluster.events(after=0, follow=False):
-                last = event.number
+                last = event.id
             self._stream = self._cluster.events(after=last)
             # Between the two looks something may have happened, and been numbered.
             self._ready += reading.compared(await self._cluster.nodes())

@@ -15,14 +15,15 @@ from distributed_grid.agent import Operations
 from distributed_grid.errors import BadValue
 from distributed_grid.model.booking import Booking
 from distributed_grid.web.across_routes import ACROSS_HANDLERS
-from distributed_grid.web.admission import admit, admit_booking
+from distributed_grid.web.admission import admit, admit_booking, refusals
 from distributed_grid.web.application import Handler
-from distributed_grid.web.bodies import body
+from distributed_grid.web.bodies import body, submitted
 from distributed_grid.web.cache_routes import CACHE_HANDLERS
 from distributed_grid.web.mesh_routes import MESH_HANDLERS
+from distributed_grid.web.mistakes import refuse_parts
 from distributed_grid.web.openapi import openapi_document
 from distributed_grid.web.problems import JSON
-from distributed_grid.web.queries import WAIT_MS_MAX, index, number
+from distributed_grid.web.queries import WAIT_MS_MAX, event_id, index, number
 from distributed_grid.wire.api import (
     JOBS_MAX,
     WAIT_JOBS_MAX,
@@ -30,7 +31,6 @@ from distributed_grid.wire.api import (
     Event,
     JobState,
     Nothing,
-    Submit,
     WaitMany,
 )
 from distributed_grid.wire.maps import FeedMap, OpenMap, TakeCalls
@@ -40,16 +40,15 @@ JOB_STATES: tuple[str, ...] = get_args(JobState)
 
 
 async def _submit(operations: Operations, request: Request) -> Any:
-    wanted = await body(request, Submit)
-    if len(wanted.jobs) > JOBS_MAX:
+    jobs = await submitted(request)
+    if len(jobs) > JOBS_MAX:
         raise BadValue(
-            len(wanted.jobs),
+            len(jobs),
             expected=f"at most {JOBS_MAX} jobs",
             remedy="Use an array, or several calls",
         )
-    for spec in wanted.jobs:
-        admit(spec)
-    return await operations.submit(wanted.jobs)
+    refuse_parts((f"jobs[{at}].", refusals(spec)) for at, spec in enumerate(jobs))
+    return await operations.submit(jobs)
 
 
 async def _jobs(operations: Operations, request: Request) -> Any:
@@ -111,7 +110,7 @@ async def _logs(operations: Operations, request: Request) -> Any:
 
 async def _events(operations: Operations, request: Request) -> Any:
     events = operations.events(
-        after=number(request, "after", default=-1, most=10**15, least=-1),
+        after=event_id(request),
         follow=request.query_params.get("follow", "") not in ("0", "false"),
     )
 
@@ -209,8 +208,8 @@ async def _begun(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def _server_sent(event: Event) -> bytes:
-    return b"id: %d\nevent: %s\ndata: %s\n\n" % (
-        event.number,
+    return b"id: %s\nevent: %s\ndata: %s\n\n" % (
+        event.id.encode(),
         event.name.encode(),
         msgspec.json.encode(event),
     )

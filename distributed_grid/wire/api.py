@@ -75,6 +75,7 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes_peak: int = 0
     limits: dict[str, str] = {}  # What is enforced, by which mechanism.
     lease: str = ""  # What another node calls it, while it is made ready there.
+    suspended: str = ""  # Why it stands still; empty: it does not.
     indices: str = ""  # Of an array: those that it runs, such as 0-3,7. Empty: no array.
 
 
@@ -195,11 +196,21 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
 class Event(msgspec.Struct, frozen=True, kw_only=True):
     """Something that happened, for `GET /v1/events` and watchers."""
 
-    number: int
+    number: int  # From 1 on after each start of the agent.
     at_ms: int
     name: str  # job.submitted, job.started, job.ended, agent.started, …
     job: JobId | None = None
     fields: dict[str, Any] = {}
+    epoch: int = 0  # Which start of the agent this is; 0: one that does not count them.
+
+    @property
+    def id(self) -> str:
+        """What to ask after, to hear what follows."""
+        return f"{self.epoch}-{self.number}" if self.epoch else str(self.number)
+
+
+EventPlace = tuple[int, int] | None  # Epoch (0: this one) and number; None: those to come.
+GAP = "events.gap"  # The name of an event that says that others were lost.
 
 
 class Down(msgspec.Struct, frozen=True, kw_only=True):

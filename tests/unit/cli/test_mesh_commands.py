@@ -464,14 +464,14 @@ def test_events_are_one_line_each(desk, grid):
     assert [line.split()[2] for line in shown[:7]] == list(names)
     assert shown[7].split()[3] == hashed("j")[:12]
     assert "\x1b" not in done.stdout
-    assert desk.asked == [("events", 0, False)]
+    assert desk.asked == [("events", (0, 0), False)]
 
 
 def test_events_as_json_are_one_object_a_line_and_followed_if_told(desk, grid):
     done = grid("events", "-f", "--json")
 
     assert [json.loads(line)["number"] for line in done.stdout.splitlines()] == [1, 2, 3]
-    assert desk.asked == [("events", 0, True)]
+    assert desk.asked == [("events", (0, 0), True)]
     assert done.returncode == 4
     assert done.stderr.startswith("grid: no more events: the agent was stopped")
 

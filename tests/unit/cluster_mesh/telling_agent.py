@@ -11,7 +11,7 @@ import msgspec
 
 from distributed_grid.agent.watchers import Watchers
 from distributed_grid.kernel.ready import Happened
-from distributed_grid.wire.api import Event, NodeStatus
+from distributed_grid.wire.api import Event, EventPlace, NodeStatus
 from distributed_grid.wire.mesh_api import NodeView
 from tests.agent_stand_in import CannedAgent
 
@@ -29,7 +29,7 @@ class TellingAgent(CannedAgent):
         self._loop = asyncio.get_running_loop()
         return msgspec.structs.replace(await super().status(), pid=self.pid)
 
-    def events(self, *, after: int, follow: bool = True) -> AsyncIterator[Event]:
+    def events(self, *, after: EventPlace, follow: bool = True) -> AsyncIterator[Event]:
         return self._watchers.events(after=after, follow=follow)
 
     def tell(self, name: str, node: NodeView | None = None, **fields: Any) -> None:
