@@ -69,11 +69,24 @@ class BadValue(GridError, ValueError):
 
     exit_code = 2
 
-    def __init__(self, value: object, *, expected: str, remedy: str, field: str = "") -> None:
+    def __init__(
+        self,
+        value: object,
+        *,
+        expected: str,
+        remedy: str,
+        field: str = "",
+        errors: tuple[dict[str, str], ...] = (),
+    ) -> None:
         self.value = value
         self.expected = expected
         self.field = field  # Where it stands, if whoever noticed knows.
-        super().__init__(f"expected {expected}, got {shown(value)}", remedy=remedy)
+        message = f"expected {expected}, got {shown(value)}"
+        if errors:  # Of a body, all at once: path, expected and got.
+            self.errors = errors
+            told = [f"{e['path']}: expected {e['expected']}, got {e['got']}" for e in errors]
+            message = "; ".join(told[:5] + [f"and {len(told) - 5} more"] * (len(told) > 5))
+        super().__init__(message, remedy=remedy)
 
 
 class BadInput(GridError):
@@ -245,7 +258,7 @@ class Conflict(GridError):
         self.kind, self.name = kind, name
         super().__init__(
             f"the {kind} id {shown(name)} is taken by another {kind}",
-            remedy="Take another one; grid run and Python make one if it is left out",
+            remedy="Take another one, or leave it out: one is made",
         )
 
 

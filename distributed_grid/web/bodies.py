@@ -11,7 +11,10 @@ import msgspec
 from starlette.requests import Request
 
 from distributed_grid.errors import BadValue, Overloaded
-from distributed_grid.wire.api import REQUEST_BYTES_MAX
+from distributed_grid.model.job import JobSpec
+from distributed_grid.web.mistakes import REMEDY, mistakes_of, refuse
+from distributed_grid.web.new_jobs import new_jobs
+from distributed_grid.wire.api import REQUEST_BYTES_MAX, Submit
 
 ROOM_BYTES = 2 * REQUEST_BYTES_MAX  # Of all bodies that are being read: two of the largest.
 
@@ -45,6 +48,7 @@ class Room:
 
 
 _room = Room()
+_submission = msgspec.json.Decoder(Submit)
 
 
 async def body(
@@ -54,10 +58,27 @@ async def body(
     data = await _room.read(request)
     try:
         return decode(data or b"{}", type=kind)
-    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError) as error:
-        raise BadValue(
-            str(error), expected=f"a {kind.__name__}", remedy="See /openapi.json"
-        ) from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        if decode is msgspec.json.decode:
+            refuse(mistakes_of(plain(data), kind))
+        raise BadValue(str(error), expected=f"a {kind.__name__}", remedy=REMEDY) from None
+
+
+async def submitted(request: Request) -> tuple[JobSpec, ...]:
+    """The jobs of a submission; most are whole, and what others leave out is filled in."""
+    data = await _room.read(request)
+    try:
+        return _submission.decode(data).jobs
+    except (msgspec.DecodeError, RecursionError):
+        return new_jobs(plain(data))
+
+
+def plain(data: bytes) -> Any:
+    """A body as dicts and lists."""
+    try:
+        return msgspec.json.decode(data or b"{}")
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BadValue(str(error), expected="JSON", remedy=REMEDY) from None
 
 
 def _too_long(size: int) -> BadValue:

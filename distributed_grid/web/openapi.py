@@ -7,9 +7,10 @@ import msgspec
 
 from distributed_grid import __version__
 from distributed_grid.wire.across_api import ACROSS_ROUTES
-from distributed_grid.wire.api import ROUTES, Nothing, Problem, Route
+from distributed_grid.wire.api import ROUTES, Nothing, Problem, Route, Submit
 from distributed_grid.wire.cache import CACHE_ROUTES
 from distributed_grid.wire.mesh_api import MESH_ROUTES
+from distributed_grid.wire.new_jobs import NewJob, NewJobs
 from distributed_grid.wire.sharing import SHARING_ROUTES
 
 
@@ -18,6 +19,7 @@ def openapi_document() -> bytes:
     """The document as JSON."""
     routes = (*ROUTES, *SHARING_ROUTES, *MESH_ROUTES, *ACROSS_ROUTES, *CACHE_ROUTES)
     kinds = [kind for route in routes for kind in (route.request, route.answer) if _is_struct(kind)]
+    kinds += [NewJob, NewJobs]
     schemas, components = msgspec.json.schema_components(
         [*kinds, Problem], ref_template="#/components/schemas/{name}"
     )
@@ -61,7 +63,10 @@ def _operation(route: Route, schemas: dict[Any, Any]) -> dict[str, Any]:
                 {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
             )
     if route.request is not Nothing:
-        operation["requestBody"] = {"content": {_media(route): {"schema": schemas[route.request]}}}
+        asked = schemas[route.request]
+        if route.request is Submit:  # Whole ones are all that our own clients send.
+            asked = {"anyOf": [schemas[NewJob], schemas[NewJobs]]}
+        operation["requestBody"] = {"content": {_media(route): {"schema": asked}}}
     return operation
 
 

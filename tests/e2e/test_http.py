@@ -1,5 +1,6 @@
 """The agent's HTTP as any program sees it: the table of routes, problems, events, metrics."""
 
+import getpass
 import json
 import os
 import socket
@@ -63,6 +64,67 @@ def test_a_job_goes_in_and_its_output_comes_out(agent):
 
     assert (status, json.loads(body)["state"]) == (200, "succeeded")
     assert ask(agent, "GET", "/v1/jobs/job-a/logs") == (200, b"hello\n")
+
+
+def test_a_submission_needs_only_the_words_of_a_command(agent, tmp_path):
+    status, body = ask(
+        agent, "POST", "/v1/jobs", b'{"argv": ["sh", "-c", "echo $PATH; ls | wc -l"]}'
+    )
+    (job,) = json.loads(body)["ids"]
+    seen = json.loads(ask(agent, "GET", f"/v1/jobs/{job}/wait")[1])
+
+    assert (status, seen["state"], seen["name"]) == (200, "succeeded", "sh")
+    assert (seen["cpu_milli"], seen["user"]) == (1_000, getpass.getuser())
+    path, files = ask(agent, "GET", f"/v1/jobs/{job}/logs")[1].decode().split()
+    assert path.endswith(os.environ["PATH"])  # As the agent has it.
+    assert files == "0"  # An empty directory.
+
+    several = {"jobs": [{"argv": ["pwd"], "cwd": str(tmp_path)}, {"work": {"argv": ["true"]}}]}
+    first, second = json.loads(ask(agent, "POST", "/v1/jobs", json.dumps(several).encode())[1])[
+        "ids"
+    ]
+    assert json.loads(ask(agent, "GET", f"/v1/jobs/{second}/wait")[1])["state"] == "succeeded"
+    assert json.loads(ask(agent, "GET", f"/v1/jobs/{first}/wait")[1])["state"] == "succeeded"
+    assert ask(agent, "GET", f"/v1/jobs/{first}/logs")[1].decode() == f"{tmp_path}\n"
+
+
+def test_an_id_of_ones_own_makes_a_short_submission_once(agent):
+    wanted = {"id": "c" * 64, "argv": ["echo", "once"]}
+    answers = [ask(agent, "POST", "/v1/jobs", json.dumps(wanted).encode()) for _ in range(2)]
+    other = json.dumps({**wanted, "argv": ["echo", "other"]}).encode()
+    status, problem = ask(agent, "POST", "/v1/jobs", other)
+
+    assert answers[0][0] == answers[1][0] == 200
+    assert len(json.loads(ask(agent, "GET", "/v1/jobs")[1])["jobs"]) == 1
+    assert (status, json.loads(problem)["error"]) == (400, "Conflict")
+    assert "leave it out" in json.loads(problem)["remedy"]
+
+
+def test_all_mistakes_of_a_body_are_told_at_once(agent):
+    wrong = {"argv": ["true", 7], "retries": "two", "timeout": 5, "after": [{}]}
+    status, body = ask(agent, "POST", "/v1/jobs", json.dumps(wrong).encode())
+    told = {
+        one["path"]: (one["expected"], one["got"]) for one in json.loads(body)["facts"]["errors"]
+    }
+
+    assert status == 400
+    assert told["argv[1]"] == ("str", "7")
+    assert told["retries"] == ("int", "'two'")
+    assert told["after[0].job"] == ("a value for job", "nothing")
+    assert "timeout_ms" in told["timeout"][0]
+    assert len(told) == 4
+
+    out_of_bounds = {"jobs": [{"argv": ["true"], "timeout_ms": -1, "retries": -1}, {"argv": [""]}]}
+    body = ask(agent, "POST", "/v1/jobs", json.dumps(out_of_bounds).encode())[1]
+    paths = [one["path"] for one in json.loads(body)["facts"]["errors"]]
+    assert paths == ["jobs[0].timeout_ms", "jobs[0].retries", "jobs[1].argv"]
+
+    body = ask(agent, "POST", "/v1/jobs", b'{"jobs": [{"name": "x"}, {}]}')[1]
+    assert [one["path"] for one in json.loads(body)["facts"]["errors"]] == [
+        "jobs[0].argv",
+        "jobs[1].argv",
+    ]
+    assert json.loads(ask(agent, "GET", "/v1/jobs")[1])["jobs"] == []
 
 
 def test_the_openapi_document_names_every_route(agent):

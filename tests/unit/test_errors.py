@@ -193,3 +193,12 @@ def test_what_never_fits_is_told_in_the_units_of_people_and_kept_in_ours():
         error
     )
     assert error.shortfall == tuple(shortfall)
+
+
+def test_many_mistakes_of_a_body_are_told_in_one_line_and_all_as_facts():
+    wrong = tuple({"path": f"jobs[{n}]", "expected": "object", "got": "7"} for n in range(7))
+    error = BadValue("7", expected="jobs[0]: object", remedy="Look", errors=wrong)
+
+    assert error.message.startswith("jobs[0]: expected object, got 7; jobs[1]: ")
+    assert error.message.endswith("jobs[4]: expected object, got 7; and 2 more")
+    assert error.errors == wrong
