@@ -12,7 +12,8 @@ from typing import Final, NamedTuple
 
 from distributed_grid.agent.pace import Rest
 from distributed_grid.edges.store import StoreError
-from distributed_grid.errors import BadValue
+from distributed_grid.errors import BadInput, BadValue
+from distributed_grid.kernel.lending import Words
 from distributed_grid.kernel.node import Book, Lend, Node, NodeEvent, Sampled, Unbook
 from distributed_grid.kernel.queueing import queue
 from distributed_grid.kernel.sharing_views import sharing_status
@@ -21,6 +22,7 @@ from distributed_grid.model.lending import Sample, Terms
 from distributed_grid.wire.sharing import ChangeOffers, Queue, SharingStatus
 
 LOOK_S: Final = 1.0  # Whether it is time to measure; the owner's interval is 10 s or more.
+PRESET: Final = "preset"  # The key that stands for several.
 AGAIN_MS: Final = 5_000  # Where nothing could be measured, it is tried again after this.
 FIRST_LOOK_S: Final = 2.0  # So long a question waits for the first one after a start.
 
@@ -34,17 +36,17 @@ def never_measured(at_ms: int, held: Collection[str]) -> None:
     del at_ms, held
 
 
-def no_terms(terms: Terms, key: str, text: str) -> Terms:
+def no_terms(terms: Terms, words: Words) -> Terms:
     """Knows no terms."""
-    del terms, text
-    raise BadValue(key, expected="a term of lending", remedy="This agent has none")
+    del terms
+    raise BadValue(words[-1][0], expected="a term of lending", remedy="This agent has none")
 
 
 class Surroundings(NamedTuple):
     """What the composition root plugs in."""
 
     measure: Measure = never_measured
-    with_term: Callable[[Terms, str, str], Terms] = no_terms
+    with_terms: Callable[[Terms, Words], Terms] = no_terms
     not_joined: tuple[str, ...] = ()  # Machines that the configuration names.
 
 
@@ -67,6 +69,18 @@ class Sharing:
         self._step, self._around = step, around
         self._has_looked = asyncio.Event()
         self.rest: Rest = asyncio.sleep  # Between two looks.
+        self._configured = node.host.lending.terms
+
+    def restored(self) -> None:
+        """The node remembers what its owner has set; what contradicts its file now is forgotten."""
+        lending = self._node.host.lending
+        while lending.words:
+            try:
+                lending.set_terms(self._around.with_terms(self._configured, lending.words))
+            except BadInput:
+                lending.words = lending.words[:-1]
+            else:
+                break
 
     async def first_status(self) -> SharingStatus:
         """The status, after a start only once the machine was looked at."""
@@ -89,7 +103,7 @@ class Sharing:
         return queue(self._node.coordinator, limit=limit, now_ms=self._clock_ms())
 
     async def change(self, word: ChangeOffers) -> SharingStatus:
-        """Pause, resume or set."""
+        """Pause, resume, set or reset."""
         now_ms = self._clock_ms()
         match word.action:
             case "pause":
@@ -99,10 +113,16 @@ class Sharing:
                 event = Lend(now_ms=now_ms, pause_until_ms=until_ms)
             case "resume":
                 event = Lend(now_ms=now_ms, is_resumed=True)
+            case "reset":
+                event = Lend(now_ms=now_ms, terms=self._configured, is_resumed=True)
             case "set":
-                before = self._node.host.lending.terms
-                terms = self._around.with_term(before, word.key, word.value)
-                event = Lend(now_ms=now_ms, terms=terms)
+                # A preset is a new beginning; another value for a key replaces the one before.
+                is_new = word.key == PRESET
+                before = () if is_new else self._node.host.lending.words
+                words = tuple(one for one in before if one[0] != word.key)
+                words = (*words, (word.key, word.value))
+                terms = self._around.with_terms(self._configured, words)
+                event = Lend(now_ms=now_ms, terms=terms, words=words, is_resumed=is_new)
         await self._step(event)
         return self.status()
 

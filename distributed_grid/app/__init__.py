@@ -29,7 +29,7 @@ from distributed_grid.agent.watchers import Watchers
 from distributed_grid.app.artifacts import artifacts
 from distributed_grid.app.mesh import ground, power_of, settle
 from distributed_grid.config.settings import Loaded, load_settings
-from distributed_grid.config.terms import with_term
+from distributed_grid.config.terms import with_terms
 from distributed_grid.edges.clock import SteadyClock
 from distributed_grid.edges.eventlog import writer
 from distributed_grid.edges.home import (
@@ -58,10 +58,9 @@ from distributed_grid.model.settings import Settings
 from distributed_grid.wire.api import NodeStatus
 from distributed_grid.wire.keeper import Hello
 from distributed_grid.wire.maps import GUEST_PYTHON, GUEST_SOCKET
+from distributed_grid.wire.new_jobs import PLAIN_ENV
 
 SWITCH_S: Final = 0.000_5
-# What a job of another node finds here beside what it was told: enough to find programs.
-GUEST_ENV: Final = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "TMPDIR")
 
 
 def main(argv: list[str] | None = None, *, at_step: Callable[[str], None] = no_step) -> int:
@@ -189,7 +188,7 @@ def _agent(
     )
     around = Surroundings(
         measure=lambda at_ms, held: sampler.sample(at_ms, held=held),
-        with_term=with_term,
+        with_terms=with_terms,
         not_joined=_listed_elsewhere(loaded, place.status.name),
     )
     luggage = artifacts(home, os.environ, node=node, mesh=mesh, runner=runner, clock_ms=clock)
@@ -209,7 +208,7 @@ def _agent(
 
 def _guest_env(home: Home) -> dict[str, str]:
     """What a job of another node finds here: programs, and for workers of maps this very Grid."""
-    found = {name: os.environ[name] for name in GUEST_ENV if name in os.environ}
+    found = {name: os.environ[name] for name in PLAIN_ENV if name in os.environ}
     return found | {GUEST_SOCKET: home.socket, GUEST_PYTHON: sys.executable}
 
 

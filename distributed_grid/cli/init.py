@@ -73,7 +73,7 @@ resource_sharing:
   # allocation_timeout_minutes: 10
   thresholds:
     gpu_utilization_max: 20.0  # a GPU is lent below 20 % utilisation
-    gpu_memory_min_mb: 1024.0  # and with more than 1 GB of its memory free
+    gpu_memory_min_mb: 1024.0  # and with at least 1 GB of its memory free
     memory_percent_max: 50.0  # memory is lent below 50 % in use
     memory_min_gb: 2.0  # and with more than 2 GB free
     cpu_percent_max: 30.0  # cores are lent below 30 % utilisation

@@ -62,12 +62,35 @@ def resume(*, as_json: bool, data_dir: str | None) -> None:
 @json_option
 @data_dir_option
 def set_term(*, key: str, value: str, as_json: bool, data_dir: str | None) -> None:
-    """Set one term until the next start, as below `resource_sharing` in the file.
+    """Set one term, as below `resource_sharing` in the file, until `grid offer reset`.
 
     For example: grid offer set thresholds.cpu_percent_max 50
     """
     change = ChangeOffers(action="set", key=key.removeprefix("resource_sharing."), value=value)
     _change(change, data_dir, as_json=as_json)
+
+
+@command.command("reset")
+@json_option
+@data_dir_option
+def reset(*, as_json: bool, data_dir: str | None) -> None:
+    """Forget every preset and term that was set here: as the configuration says again."""
+    _change(ChangeOffers(action="reset"), data_dir, as_json=as_json)
+
+
+def _preset(name: str, help_text: str) -> None:
+    @command.command(name, help=help_text)
+    @json_option
+    @data_dir_option
+    def preset(*, as_json: bool, data_dir: str | None) -> None:
+        change = ChangeOffers(action="set", key="preset", value=name)
+        _change(change, data_dir, as_json=as_json)
+
+
+_preset("mine", "Lend nothing to others: only my own machines use this one.")
+_preset("idle", "Lend what is idle, by the default thresholds; borrowed work gives way to me.")
+_preset("all", "Lend all that is free, whatever the load: for a machine that nobody sits at.")
+_preset("nothing", "Lend nothing.")
 
 
 @command.command("reserve")
@@ -154,6 +177,7 @@ def _print(status: SharingStatus, *, as_json: bool) -> None:
             ("lending", status.state + (f" until {text.moment(until)}" if until else "")),
             ("mode", status.mode),
             ("policy", status.policy),
+            *([("set here", _words(status))] if status.words else []),
             ("owner uses", _owner(status)),
         ]
     )
@@ -161,6 +185,11 @@ def _print(status: SharingStatus, *, as_json: bool) -> None:
     show_allocations(status)
     for booking in status.bookings:
         click.echo(_booking_line(booking))
+
+
+def _words(status: SharingStatus) -> str:
+    told = ", ".join(f"{key} {value}" for key, value in status.words)
+    return f"{told}; back to the configuration: grid offer reset"
 
 
 def _owner(status: SharingStatus) -> str:

@@ -5,7 +5,7 @@ what a key may hold (`sharing_file`).
 Invariant: terms that were read can be lived with: no pressure ends above where it begins.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -14,7 +14,7 @@ from distributed_grid.config.cluster_file import ClusterFile
 from distributed_grid.config.shape import shaped
 from distributed_grid.errors import BadInput
 from distributed_grid.model import duration
-from distributed_grid.model.lending import Terms
+from distributed_grid.model.lending import Terms, Thresholds
 from distributed_grid.model.settings import Origin
 
 SECTION: Final = "resource_sharing"
@@ -55,6 +55,34 @@ KEYS: Final[dict[str, str]] = {
     "allow_urgent": "allow_urgent",
     "allow_no_preempt": "allow_no_preempt",
 }
+TOLD_BY: Final = "grid offer set"
+# Below `resource_sharing`, but only as a word of `grid offer`: several terms at once.
+PRESET: Final = "preset"
+_IDLE: Final = Terms()
+_ANY_MILLI: Final = 1_001  # All of it in use is below this.
+PRESETS: Final[dict[str, dict[str, Any]]] = {
+    "mine": {"mode": "offload_only"},
+    "idle": {name: getattr(_IDLE, name) for name in ("is_enabled", "mode", "policy", "thresholds")},
+    "all": {
+        "is_enabled": True,
+        "mode": "share_and_offload",
+        "policy": "aggressive",
+        "offers_max": 1_000,
+        "reserved_cpu_milli": 0,
+        "reserved_memory_bytes": 0,
+        "reserved_gpus": 0,
+        "quiet_ms": 0,
+        "thresholds": Thresholds(
+            gpu_utilization_max_milli=_ANY_MILLI,
+            gpu_memory_min_bytes=0,
+            memory_used_max_milli=_ANY_MILLI,
+            memory_min_bytes=0,
+            cpu_used_max_milli=_ANY_MILLI,
+            cpu_min_milli=0,
+        ),
+    },
+    "nothing": {"is_enabled": False},
+}
 T = TypeVar("T", bound=msgspec.Struct)
 
 
@@ -82,12 +110,22 @@ def changed(thing: T, changes: Mapping[str, Any]) -> T:
     return msgspec.structs.replace(thing, **here)
 
 
-def with_term(terms: Terms, key: str, text: str, *, told_by: str = "grid offer set") -> Terms:
-    """The terms with one of them as somebody wrote it: `thresholds.cpu_percent_max`, `50`.
+def with_terms(terms: Terms, words: Iterable[tuple[str, str]], *, told_by: str = TOLD_BY) -> Terms:
+    """The terms with some as somebody wrote them: `thresholds.cpu_percent_max`, `50`.
 
-    Raises BadInput for a key that is none, and for what it cannot hold.
+    Raises BadInput for a key that is none, for what it cannot hold, and if they contradict.
     """
-    key = key.removeprefix(_PREFIX)
+    key = ""
+    for told, text in words:
+        key = told.removeprefix(_PREFIX)
+        terms = _with_term(terms, key, text, told_by)
+    check(terms, {_PREFIX + key: Origin(source="flag", name=told_by)})
+    return terms
+
+
+def _with_term(terms: Terms, key: str, text: str, told_by: str) -> Terms:
+    if key == PRESET and text in PRESETS:
+        return changed(terms, PRESETS[text])
     document: Any = text
     for part in reversed([SECTION, *key.split(".")]):
         document = {part: document}
@@ -97,11 +135,9 @@ def with_term(terms: Terms, key: str, text: str, *, told_by: str = "grid offer s
             told_by,
             path=f"$.{_PREFIX}{key}",
             problem="is no term of lending in this version",
-            remedy=f"Terms are {', '.join(KEYS)}",
+            remedy=f"Terms are {', '.join(KEYS)}, and {PRESET}: {', '.join(PRESETS)}",
         )
-    new = changed(terms, stored(key, found))
-    check(new, {_PREFIX + key: Origin(source="flag", name=told_by)})
-    return new
+    return changed(terms, stored(key, found))
 
 
 def at(parsed: Any, key: str) -> Any:

@@ -48,6 +48,16 @@ def _as_id(word: str) -> str | None:
         return None
 
 
+def command(value: Any) -> tuple[str, ...]:
+    """A command: a list of words, or a text, which runs under a shell."""
+    if isinstance(value, str) and value:
+        return ("/bin/sh", "-c", value)
+    if isinstance(value, list) and value and all(isinstance(word, str) for word in value):
+        return tuple(value)
+    remedy = "Write [python, train.py], or one text for a shell"
+    raise BadValue(value, expected="a command", remedy=remedy)
+
+
 def node_class(value: Any) -> str:
     """The class of a node: `datacenter`, and `DataCenter` and `data-center` too."""
     plain = value.lower().replace("-", "").replace("_", "") if isinstance(value, str) else None
@@ -181,6 +191,7 @@ NodeIdWord = Annotated[ids.NodeId, Word(ids.node_id)]
 JobIdWord = Annotated[ids.JobId, Word(ids.job_id)]
 Name = Annotated[str, Word(name)]
 Names = Annotated[tuple[str, ...], Word(names)]
+Command = Annotated[tuple[str, ...], Word(command)]
 NodeNames = Annotated[tuple[str, ...], Word(nodes)]
 ClassWord = Annotated[str, Word(node_class)]
 ClassWords = Annotated[tuple[str, ...], Word(node_classes)]

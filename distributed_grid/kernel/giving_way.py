@@ -20,6 +20,7 @@ from distributed_grid.kernel.entry import Entry, lifted
 from distributed_grid.kernel.host import Host
 from distributed_grid.kernel.jobs import Attempt, Job
 from distributed_grid.kernel.lending import in_words
+from distributed_grid.kernel.offers import goes_with_gpus
 from distributed_grid.kernel.preemption import Candidate, plan
 from distributed_grid.kernel.ready import Happened, Ready
 from distributed_grid.model.ids import JobId
@@ -27,6 +28,7 @@ from distributed_grid.model.priority import LOW, RANKS, URGENT
 from distributed_grid.wire.keeper import Preempt, Resume, Suspend, Withdraw
 
 AGAIN_MS: Final = 1_000  # Nothing helped: what runs changes, but looking costs up to 10 ms.
+BEFORE: Final = "since before the agent started"
 AHEAD_MAX: Final = 64  # Of those who wait, so many are considered.
 LOOKS_MAX: Final = 4  # Of them, so many are helped in one step; the others in the next.
 
@@ -67,8 +69,11 @@ class GivingWay:
         """A keeper greets, and tells which attempts are suspended."""
         for lease, tenant in self._tenants():
             if tenant.attempt.id in suspended and lease not in self.suspended:
-                self.suspended[lease] = "since before the agent started"
+                tenant.attempt.suspended = tenant.attempt.suspended or BEFORE
+                self.suspended[lease] = tenant.attempt.suspended
                 self._unsure.discard(lease)
+            elif lease in self._unsure:
+                tenant.attempt.suspended = ""
 
     # For nobody: this node is to be left
 
@@ -222,30 +227,36 @@ class GivingWay:
 
     # For the owner
 
-    def yield_to_owner(self, now_ms: int, ready: Ready) -> None:
-        """Suspend, resume or stop what was lent, as the owner's terms say."""
+    def yield_to_owner(self, now_ms: int, ready: Ready) -> list[Job]:
+        """Suspend, resume or stop what was lent, as the owner's terms say; tells whose it is."""
+        turned = []
         way = self._host.lending.gives_way(now_ms)
         why = in_words(way.because) if way.because else ""
         limit_ms = self._host.lending.terms.allocation_ms_max
         for lease, tenant in list(self._tenants()):
             if not tenant.job.spec.is_shared or lease in self.leaving:
                 continue
-            if way.action == "stop":
+            held = self._host.ledger.leases[lease].resources
+            action = "none" if way.spares_gpus and goes_with_gpus(held) else way.action
+            if action == "stop":
                 self._evict(lease, tenant, f"the owner ({why})", now_ms, ready)
             elif limit_ms and now_ms - tenant.attempt.granted_ms > limit_ms:
                 self._evict(lease, tenant, "others: its loan is over", now_ms, ready)
-            elif way.action == "suspend" and lease not in self.suspended:
+            elif action == "suspend" and lease not in self.suspended:
                 self._suspend(lease, tenant, why, now_ms, ready)
-            elif way.action != "none" or not self._host.lending.is_measured:
+                turned.append(tenant.job)
+            elif action != "none" or not self._host.lending.is_measured:
                 continue  # After a restart nobody knows yet whether the owner is there.
             elif lease in self.suspended:
                 self._resume(lease, tenant, now_ms, ready)
+                turned.append(tenant.job)
             elif lease in self._unsure:
                 self._unsure.discard(lease)
                 ready.tell.append(Resume(attempt=tenant.attempt.id))
+        return turned
 
     def _suspend(self, lease: str, tenant: Tenant, why: str, now_ms: int, ready: Ready) -> None:
-        self.suspended[lease] = why
+        self.suspended[lease] = tenant.attempt.suspended = why
         self._unsure.discard(lease)
         tenant.job.tell(now_ms, "suspended", f"the owner is back: {why}")
         ready.touch(tenant.job)
@@ -255,6 +266,7 @@ class GivingWay:
 
     def _resume(self, lease: str, tenant: Tenant, now_ms: int, ready: Ready) -> None:
         del self.suspended[lease]
+        tenant.attempt.suspended = ""
         tenant.job.tell(now_ms, "resumed")
         ready.touch(tenant.job)
         ready.tell.append(Resume(attempt=tenant.attempt.id))

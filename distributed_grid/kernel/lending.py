@@ -9,6 +9,7 @@ numbers.
 `now_ms` and `Sample.at_ms` are of one clock that never goes back.
 """
 
+from collections.abc import Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -35,6 +36,7 @@ _TOUCHED_MS: Final = 5 * 60_000  # A key within this: somebody is at the machine
 _MAINS_ONLY: Final = 101
 _COOLER_CENTI: Final = 500  # Five degrees below the limit it has cooled down.
 
+Words = tuple[tuple[str, str], ...]  # Key and value, as they were written.
 State = Literal["open", "closed", "paused", "yielding"]
 
 
@@ -43,6 +45,7 @@ class Way(msgspec.Struct, frozen=True):
 
     action: Literal["none", "suspend", "stop"]
     because: Withheld | None = None
+    spares_gpus: bool = False  # The cores alone are wanted back: GPUs with a core each stay lent.
 
 
 class Admission(msgspec.Struct, frozen=True):
@@ -63,6 +66,7 @@ class Lending:
         self.use = usage.Usage()
         self.habits = Habits(habits)
         self.paused_until_ms: int | None = None  # 0: until `resume`.
+        self.words: Words = ()  # What the owner has set beside his configuration.
         self._sampled_ms = 0
         self._pressed: tuple[Withheld, ...] = ()
         self._is_hot = False
@@ -114,10 +118,13 @@ class Lending:
         """
         sample = self.use.latest
         reasons = self._closed(now_ms) + self._owner_back()
-        if sample is None or reasons:
-            return Survey(withheld=reasons)
-        books = offers.Books(self.terms, self.use, sample, self.total, self._sampled_ms)
-        return offers.survey(books, free, borrowed)
+        if sample is not None and (not reasons or _is_about_cores(reasons)):
+            books = offers.Books(self.terms, self.use, sample, self.total, self._sampled_ms)
+            books.pressed = reasons[0] if reasons else None
+            found = offers.survey(books, free, borrowed)
+            if not reasons or found.lent.gpus:
+                return found
+        return Survey(withheld=reasons)
 
     def admits(
         self, request: Request, free: Resources, borrowed: Resources, now_ms: int
@@ -146,13 +153,14 @@ class Lending:
         if self._way_since_ms is None:
             self._way_since_ms = now_ms
         waited_ms = now_ms - self._way_since_ms
+        spares_gpus = _is_about_cores(reasons)
         if (
             self.terms.yield_to == "stop"
             or waited_ms >= lending_policies.suspended_ms_max(self.terms)
             or (self._balances and any(item.kind == "memory" for item in self._pressed))
         ):
-            return Way("stop", reasons[0])
-        return Way("suspend", reasons[0])
+            return Way("stop", reasons[0], spares_gpus)
+        return Way("suspend", reasons[0], spares_gpus)
 
     def next_look_ms(self, *, is_lent: bool) -> int:
         """When to measure again: sooner while something is lent."""
@@ -183,7 +191,7 @@ class Lending:
 
     def _owner_back(self) -> tuple[Withheld, ...]:
         """What shows that the owner needs the machine himself."""
-        # Whatever presses, nothing at all is lent: the owner is there.
+        # Whatever presses, the owner is there: but for cores, nothing at all is lent.
         pressed = tuple(
             msgspec.structs.replace(item, kind=ALL) for item in self._pressed if self._balances
         )
@@ -231,11 +239,17 @@ _STALE: Final = "offer_expiry"
 _HABIT: Final = "policy"
 # Nothing new is lent, but nothing that runs is disturbed.
 _ONLY_NO_OFFERS: Final = frozenset({_STALE, _HABIT})
+_ABOUT_CORES: Final = frozenset({"cpu_percent_max", "cpu_pressure_high", "cpu_pressure_low"})
 
 
 def admission(survey: Survey, request: Request) -> Admission:
     """Whether a request fits what is offered."""
-    missing = survey.lent.shortfall(request)
+    if survey.only_with_gpu is not None and not request.gpus:
+        return Admission(reasons=(survey.only_with_gpu,))
+    lent, cores = survey.lent, offers.beside_gpus(request, survey.cores_beside_gpus)
+    if cores > lent.cpu_milli:
+        lent = msgspec.structs.replace(lent, cpu_milli=cores)
+    missing = lent.shortfall(request)
     if not missing:
         return Admission(devices=frozenset(gpu.device for gpu in survey.lent.gpus))
     found: list[Withheld] = [item for item in survey.withheld if item.kind == ALL]
@@ -275,6 +289,10 @@ def _surroundings(terms: Terms, sample: Sample, minute: int) -> list[Withheld]:
             )
         )
     return found
+
+
+def _is_about_cores(reasons: Sequence[Withheld]) -> bool:
+    return len(reasons) == 1 and reasons[0].threshold in _ABOUT_CORES
 
 
 def _no(threshold: str, limit: str, measured: str) -> Withheld:

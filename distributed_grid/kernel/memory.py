@@ -13,6 +13,7 @@ import msgspec
 from distributed_grid.kernel.fairness import SavedAccounts
 from distributed_grid.kernel.habits import Habits
 from distributed_grid.kernel.host import Host
+from distributed_grid.kernel.lending import Words
 from distributed_grid.kernel.ready import Ready
 from distributed_grid.model.booking import Booking
 
@@ -29,6 +30,7 @@ class SavedLending(msgspec.Struct, frozen=True, kw_only=True):
 
     paused_until_ms: int | None = None
     habits: tuple[int, ...] = ()
+    words: Words = ()
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -57,6 +59,7 @@ class Memory:
             word = msgspec.msgpack.decode(meta[LENDING], type=SavedLending)
             self._host.lending.paused_until_ms = word.paused_until_ms
             self._host.lending.habits = Habits(word.habits)
+            self._host.lending.words = word.words
 
     def save_bookings(self, ready: Ready) -> None:
         """They have changed."""
@@ -71,7 +74,11 @@ class Memory:
         """The owner has spoken."""
         lending = self._host.lending
         ready.save_meta[LENDING] = _encode(
-            SavedLending(paused_until_ms=lending.paused_until_ms, habits=lending.habits.bins)
+            SavedLending(
+                paused_until_ms=lending.paused_until_ms,
+                habits=lending.habits.bins,
+                words=lending.words,
+            )
         )
 
     def save_accounts(self, now_ms: int, ready: Ready) -> None:

@@ -26,6 +26,7 @@ from distributed_grid.kernel.host import Host
 from distributed_grid.kernel.jobs import Attempt, Job
 from distributed_grid.kernel.launching import Paths, run_message
 from distributed_grid.kernel.ledger import Ledger
+from distributed_grid.kernel.lending import Words
 from distributed_grid.kernel.memory import Memory
 from distributed_grid.kernel.placement.power import PowerPolicy
 from distributed_grid.kernel.ready import Ready
@@ -91,6 +92,7 @@ class Lend(msgspec.Struct, frozen=True, kw_only=True):
 
     now_ms: int
     terms: Terms | None = None
+    words: Words = ()  # All that these terms are made of, beside the configuration.
     pause_until_ms: int | None = None
     is_resumed: bool = False
 
@@ -414,7 +416,9 @@ class Node:
     def _give_way(self, now_ms: int, ready: Ready) -> None:
         if self.across is not None:  # What can go on elsewhere is not suspended here.
             self.across.balancing.look(now_ms, ready)
-        self.coordinator.giving_way.yield_to_owner(now_ms, ready)
+        for job in self.coordinator.giving_way.yield_to_owner(now_ms, ready):
+            if job.is_guest:
+                self.coordinator.elsewhere.reported(job)
 
     def _share(self, event: Sampled | Lend | Book | Unbook | Drain, ready: Ready) -> None:
         match event:
@@ -431,6 +435,7 @@ class Node:
         lending = self.host.lending
         if word.terms is not None:
             lending.set_terms(word.terms)
+            lending.words = word.words
         if word.pause_until_ms is not None:
             lending.pause(word.pause_until_ms)
         if word.is_resumed:

@@ -3,7 +3,8 @@
 Lives here: the six thresholds of seed 003, the reserve, the policy's part, the largest number of
 offers. Never here: whether the machine lends at all (`lending`).
 Invariant: what is lent, what is leased, what the owner uses and his reserve never exceed the
-machine; the cores of `aggressive`, which he shares, are the one exception.
+machine, but for cores that the owner shares: those of `aggressive`, one beside each lent GPU, and
+the quarter of one that every machine uses for itself.
 """
 
 from typing import Final
@@ -14,7 +15,7 @@ from distributed_grid.kernel.lending_policies import POLICIES
 from distributed_grid.kernel.usage import Usage
 from distributed_grid.model import bytesize, milli
 from distributed_grid.model.lending import GpuUse, Offer, Sample, Terms, Withheld, percent
-from distributed_grid.model.resources import Resources, sorted_amounts
+from distributed_grid.model.resources import Request, Resources, sorted_amounts
 
 KIND_OF: Final = {
     "cpu_milli": "cpu",
@@ -23,6 +24,8 @@ KIND_OF: Final = {
     "gpu_milli": "gpu",
 }
 _BYTES: Final = frozenset({"memory", "storage"})
+# No machine is ever quite still. If less of a core counted, of one core none would be lent.
+STILL_MILLI: Final = 250
 
 
 class Survey(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +34,8 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
     offers: tuple[Offer, ...] = ()
     withheld: tuple[Withheld, ...] = ()
     lent: Resources = Resources()  # All offers together, to be asked what fits.
+    cores_beside_gpus: int = 0  # Free beyond the reserve, whatever the load; one for each GPU.
+    only_with_gpu: Withheld | None = None  # What keeps back all but what goes with a GPU.
 
 
 class Books:
@@ -42,6 +47,7 @@ class Books:
         self.terms, self.use, self.sample, self.total = terms, use, sample, total
         self.rule = POLICIES[terms.policy]
         self.made_ms, self.expires_ms = made_ms, made_ms + terms.offer_expiry_ms
+        self.pressed: Withheld | None = None  # The cores are the owner's now, and only they.
         self.offers: list[Offer] = []
         self.withheld: list[Withheld] = []
 
@@ -106,7 +112,24 @@ def survey(books: Books, free: Resources, borrowed: Resources) -> Survey:
         books.no(
             offer.kind, "max_offers_per_node", str(terms.offers_max), count, device=offer.device
         )
-    return Survey(offers=tuple(kept), withheld=tuple(books.withheld), lent=_together(kept, free))
+    return Survey(
+        offers=tuple(kept),
+        withheld=tuple(books.withheld),
+        lent=_together(kept, free),
+        cores_beside_gpus=max(free.cpu_milli - terms.reserved_cpu_milli, 0),
+        only_with_gpu=books.pressed,
+    )
+
+
+def beside_gpus(wanted: Request, free_milli: int) -> int:
+    """How many cores go with the GPUs that somebody wants, whatever the load: at most one each."""
+    devices = -(-wanted.gpus.milli // milli.WHOLE) if wanted.gpus else 0
+    return min(devices * milli.WHOLE, free_milli)
+
+
+def goes_with_gpus(held: Resources) -> bool:
+    """Whether all the cores of a lease are such."""
+    return bool(held.gpus) and held.cpu_milli <= len(held.gpus) * milli.WHOLE
 
 
 def amount_text(kind: str, amount: int) -> str:
@@ -121,13 +144,15 @@ def amount_text(kind: str, amount: int) -> str:
 def _cpu(books: Books, free: Resources, borrowed: Resources) -> None:
     limits, total = books.terms.thresholds, books.total.cpu_milli
     used = books.use.worse_milli("cpu")
-    idle = free.cpu_milli - total * used // milli.WHOLE
-    left = max(idle, 0)
-    if used >= limits.cpu_used_max_milli:
+    cores = total * used // milli.WHOLE
+    left = max(free.cpu_milli - (cores if cores >= STILL_MILLI else 0), 0)
+    if books.pressed is not None:
+        books.withheld.append(msgspec.structs.replace(books.pressed, kind="cpu"))
+    elif used >= limits.cpu_used_max_milli:
         books.no("cpu", "cpu_percent_max", percent(limits.cpu_used_max_milli), percent(used))
-    elif left <= limits.cpu_min_milli:
+    elif left < limits.cpu_min_milli:
         wanted = amount_text("cpu", limits.cpu_min_milli)
-        books.no("cpu", "cpu_min_cores", f"more than {wanted}", f"{amount_text('cpu', left)} free")
+        books.no("cpu", "cpu_min_cores", f"at least {wanted}", f"{amount_text('cpu', left)} free")
     else:
         lendable = left if books.rule.counts_used_cores else free.cpu_milli
         books.lend("cpu", lendable, books.terms.reserved_cpu_milli, borrowed.cpu_milli, total)
@@ -140,8 +165,8 @@ def _memory(books: Books, free: Resources, borrowed: Resources) -> None:
     if used >= limits.memory_used_max_milli:
         limit = percent(limits.memory_used_max_milli)
         books.no("memory", "memory_percent_max", limit, percent(used))
-    elif left <= limits.memory_min_bytes:
-        wanted = f"more than {bytesize.text(limits.memory_min_bytes)}"
+    elif left < limits.memory_min_bytes:
+        wanted = f"at least {bytesize.text(limits.memory_min_bytes)}"
         books.no("memory", "memory_min_gb", wanted, f"{bytesize.text(left)} free")
     else:
         reserved = books.terms.reserved_memory_bytes
@@ -185,8 +210,8 @@ def _is_idle(books: Books, use: GpuUse | None, device: str) -> bool:
         books.no("gpu", "gpu_utilization_max", limit, percent(used), device=device)
         return False
     # Where nobody tells how much memory a device has, only its utilisation counts.
-    if use.memory_total_bytes and use.memory_free_bytes <= limits.gpu_memory_min_bytes:
-        wanted = f"more than {bytesize.text(limits.gpu_memory_min_bytes)}"
+    if use.memory_total_bytes and use.memory_free_bytes < limits.gpu_memory_min_bytes:
+        wanted = f"at least {bytesize.text(limits.gpu_memory_min_bytes)}"
         left = f"{bytesize.text(use.memory_free_bytes)} free"
         books.no("gpu", "gpu_memory_min_mb", wanted, left, device=device)
         return False

@@ -34,6 +34,7 @@ def sharing_status(
         owner=_owner(host),
         paused_until_ms=(lending.paused_until_ms or None) if state == "paused" else None,
         not_joined=not_joined,
+        words=lending.words,
     )
 
 

@@ -58,16 +58,17 @@ class Limits(msgspec.Struct, frozen=True):
     """Between which numbers a kind goes into pressure, and out of it."""
 
     kind: Kind
-    key: str  # In the file.
+    high_key: str  # In the file, as the other.
     high_milli: int
+    low_key: str
     low_milli: int
 
 
 def limits(thresholds: Thresholds, *, is_wary: bool) -> tuple[Limits, ...]:
     """The numbers for each kind; wary: pressure begins where idleness ends.
 
-    Pressure ends below `low`, and also below the number at which lending begins: otherwise work
-    would stay suspended on a machine that counts as idle.
+    Pressure neither begins nor stays below the number at which lending begins: otherwise work
+    would be suspended on a machine that counts as idle.
     """
     found = []
     for kind, key, idle_milli, high_milli, low_milli in (
@@ -93,10 +94,17 @@ def limits(thresholds: Thresholds, *, is_wary: bool) -> tuple[Limits, ...]:
             thresholds.gpu_pressure_low_milli,
         ),
     ):
-        high = min(high_milli, idle_milli) if is_wary else high_milli
-        told = key if is_wary and idle_milli < high_milli else f"{kind}_pressure_high"
-        low = min(max(low_milli, idle_milli), high)
-        found.append(Limits(kind, told, high, low))  # type: ignore[arg-type]  # One of Kind.
+        high = idle_milli if is_wary else max(high_milli, idle_milli)
+        low = max(low_milli, idle_milli)
+        found.append(
+            Limits(
+                kind=kind,  # type: ignore[arg-type]  # One of Kind.
+                high_key=key if high == idle_milli else f"{kind}_pressure_high",
+                high_milli=high,
+                low_key=key if low == idle_milli or low > high else f"{kind}_pressure_low",
+                low_milli=min(low, high),
+            )
+        )
     return tuple(found)
 
 
@@ -110,9 +118,10 @@ def pressed(
         used = use.highest_milli(limit.kind)
         stays = limit.kind in kinds and used >= limit.low_milli
         if stays or used > limit.high_milli:
+            key = limit.low_key if stays else limit.high_key
             bound = percent(limit.low_milli if stays else limit.high_milli)
             found.append(
-                Withheld(kind=limit.kind, threshold=limit.key, limit=bound, measured=percent(used))
+                Withheld(kind=limit.kind, threshold=key, limit=bound, measured=percent(used))
             )
     return tuple(found)
 

@@ -28,7 +28,7 @@ _SPAN: Final = re.compile(r"([01]?\d|2[0-4]):([0-5]\d)\s*-\s*([01]?\d|2[0-4]):([
 class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
     """When a machine counts as idle, and when it is busy.
 
-    The first six are seed 003's: use strictly below `max`, free strictly above `min`. Above
+    The first six are seed 003's: use strictly below `max`, at least `min` free. Above
     `pressure_high` borrowed work gives way; below `pressure_low` again it goes on.
     """
 

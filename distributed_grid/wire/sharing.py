@@ -53,14 +53,16 @@ class SharingStatus(msgspec.Struct, frozen=True, kw_only=True):
     owner: OwnerUse | None = None
     paused_until_ms: int | None = None
     not_joined: tuple[str, ...] = ()  # Nodes that the configuration names and that are not here.
+    words: tuple[tuple[str, str], ...] = ()  # Set here, beside the configuration: key and value.
 
 
 class ChangeOffers(msgspec.Struct, frozen=True, kw_only=True):
-    """The owner's word: pause lending, go on, or set one of its terms until the next start."""
+    """The owner's word: pause lending, go on, set one of its terms, or go back to the file's."""
 
-    action: Literal["pause", "resume", "set"]
+    action: Literal["pause", "resume", "set", "reset"]
     for_ms: int = 0  # Of a pause; 0: until `resume`.
-    key: str = ""  # As in the file, below `resource_sharing`: thresholds.cpu_percent_max.
+    # As in the file, below `resource_sharing`: thresholds.cpu_percent_max; or `preset`.
+    key: str = ""
     value: str = ""
 
 
@@ -91,7 +93,7 @@ SHARING_ROUTES: tuple[Route, ...] = (
     Route("sharing", "GET", "/v1/sharing", Nothing, SharingStatus,
           "What is offered, what is not and why, what is borrowed"),
     Route("change_offers", "POST", "/v1/sharing", ChangeOffers, SharingStatus,
-          "Pause lending, go on, or set one of its terms"),
+          "Pause lending, go on, set one of its terms, or go back to the file's"),
     Route("book", "POST", "/v1/bookings", Booking, Nothing, "Keep resources for a stretch of time"),
     Route("cancel_booking", "POST", "/v1/bookings/{name}/cancel", Nothing, Nothing,
           "Give a booking back"),

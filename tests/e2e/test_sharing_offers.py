@@ -1,5 +1,7 @@
 """What the owner's machine offers, and how borrowed work gives way: with real processes."""
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -41,14 +43,58 @@ def test_a_pause_suspends_what_is_lent_and_its_end_lets_it_go_on(lab):
 
 @pytest.mark.rows("S3-85", "S3-90")
 def test_a_term_that_is_set_counts_at_once_and_says_which_threshold_stands_in_the_way(lab):
-    lab("offer", "set", "thresholds.cpu_min_cores", "8")
+    lab("offer", "set", "thresholds.cpu_min_cores", "9")
     shown = lab("shared-status").stdout.decode()
     refused = lab("run-shared", "-r", "cpu", "-a", "1", "-w", "0.1", "true").stderr.decode()
     lab("offer", "set", "thresholds.cpu_min_cores", "1")
 
-    assert "cpu: cpu_min_cores is more than 8 cores, measured 8 cores free" in shown
-    assert "cpu_min_cores is more than 8 cores, measured 8 cores free" in refused
+    assert "cpu: cpu_min_cores is at least 9 cores, measured 8 cores free" in shown
+    assert "cpu_min_cores is at least 9 cores, measured 8 cores free" in refused
     assert lab("run-shared", "-r", "cpu", "-a", "1", "true").returncode == 0
+
+
+def again(lab) -> None:
+    """The agent is killed, and another one answers."""
+    pid = lab.pid()
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: lab.http_or_none("/health") and lab.pid() != pid)
+
+
+def test_presets_and_terms_outlive_a_killed_agent_until_they_are_reset():
+    busy = MACHINE.replace("}]}", "}], load: {cpu_percent: 100, gpu_percent: 100}}")
+    with lending() as lab:
+        lab("down")
+        lab.file.write_text(busy + LENDS)
+        lab.up()
+        before = lab.json("offer")
+        lab("offer", "all")
+        again(lab)
+        whole = lab.json("offer")
+        ran = lab("run-shared", "-r", "cpu", "-a", "8", "-w", "5", "true").returncode
+        words = lab("offer").stdout.decode()
+        lab("offer", "nothing")
+        again(lab)
+        refused = lab("run-shared", "-r", "cpu", "-a", "1", "true").stderr
+        lab("offer", "mine")
+        again(lab)
+        mine = lab("offer").stdout.decode()
+        lab("offer", "idle")
+        lab("offer", "set", "thresholds.cpu_percent_max", "90")
+        again(lab)
+        idle = lab.json("offer")
+        after = lab.json("offer", "reset")
+
+    assert [one["kind"] for one in before["offers"]] == []
+    offered = {one["device"] or one["kind"]: one["amount"] for one in whole["offers"]}
+    assert offered["cpu"] == 8_000
+    assert {"H100#0000", "H100#0001", "H100#0002"} <= offered.keys()
+    assert ran == 0
+    assert "preset all; back to the configuration: grid offer reset" in words
+    assert b"lab does not lend" in refused
+    assert "mode is a mode that lends, measured offload_only" in mine
+    assert idle["words"] == [["preset", "idle"], ["thresholds.cpu_percent_max", "90"]]
+    assert "90 %" in {one["limit"] for one in idle["withheld"]}
+    assert (after["words"], after["mode"], after["offers"]) == ([], before["mode"], [])
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,12 @@ import pytest
 from distributed_grid.errors import NotPermitted
 from distributed_grid.kernel.entry import AGEING_MS
 from distributed_grid.kernel.giving_way import AGAIN_MS
+from distributed_grid.kernel.inventory import Inventory
 from distributed_grid.kernel.node import Cancel, Lend, Sampled
+from distributed_grid.model.gpus import Gpu, GpuRequest
 from distributed_grid.model.job import Array, Preempt
-from distributed_grid.model.lending import Sample, Terms, Thresholds
+from distributed_grid.model.lending import GpuUse, Sample, Terms, Thresholds
+from distributed_grid.model.resources import Request
 from distributed_grid.wire import keeper
 from tests.node_world import FOUR_CORES, World, a_job, fill, told
 
@@ -25,13 +28,19 @@ def idle(world: World, **what_matters) -> Sample:
         at_ms=world.now_ms, local_minute=0, cpu_total_milli=4_000, cpu_used_milli=0,
         memory_total_bytes=1 << 40, memory_used_bytes=0, storage_free_bytes=1 << 40,
         idle_ms=10**9,
+        gpus=tuple(
+            GpuUse(device=gpu.device, utilization_milli=0, memory_free_bytes=0, memory_total_bytes=0)
+            for gpu in world.node.ledger.total.gpus
+        ),
     )  # fmt: skip
     return Sample(**{**fields, **what_matters})
 
 
-def a_lender(terms: Terms = LENDS_ALL) -> World:
+LARGE = msgspec.structs.replace(FOUR_CORES, memory_bytes=1 << 40)
+
+
+def a_lender(terms: Terms = LENDS_ALL, inventory: Inventory = LARGE) -> World:
     """Four cores, all of them offered."""
-    inventory = msgspec.structs.replace(FOUR_CORES, memory_bytes=1 << 40)
     world = World(inventory)
     world.step(Lend(now_ms=world.now_ms, terms=terms))
     world.step(Sampled(now_ms=world.now_ms, sample=idle(world)))
@@ -290,6 +299,24 @@ def test_when_the_owner_is_back_loans_are_suspended_and_go_on_when_he_has_gone()
     assert [m.attempt for m in told(world, keeper.Resume)] == [message.attempt]
     world.end(loan)
     assert world.state(loan) == "succeeded"
+
+
+def test_busy_cores_suspend_what_is_lent_but_gpus_with_a_core_each():
+    gpus = tuple(Gpu(device=f"gpu{n}", model="H100") for n in range(2))
+    world = a_lender(inventory=msgspec.structs.replace(LARGE, gpus=gpus))
+    one = GpuRequest(milli=1_000)
+    spared = borrowed("spared", request=Request(cpu_milli=1_000, gpus=one))
+    greedy = borrowed("greedy", request=Request(cpu_milli=2_000, gpus=one))
+    world.submit(spared, greedy)
+    world.pump()
+    for _ in range(20):
+        world.now_ms += 10_000
+        busy = idle(world, cpu_used_milli=4_000)
+        world.step(Sampled(now_ms=world.now_ms, sample=busy))
+
+    suspended = [message.attempt for message in told(world, keeper.Suspend)]
+    assert suspended == [world.job(greedy).live_attempts[0].id]
+    assert world.state(spared) == "running"
 
 
 def test_a_pause_suspends_loans_and_a_long_one_stops_them():

@@ -182,9 +182,44 @@ def test_a_short_peak_disturbs_nothing_and_a_long_one_suspends():
         "80 %",
     )
     assert way.because.measured == "87.5 %"
-    assert (lab.state(), lab.amounts()) == ("yielding", {})
+    assert lab.state() == "yielding"
     (no,) = lab.admits(memory_bytes=1).reasons
     assert no == way.because
+    without = busy(Lab(a_machine(gpus=0)).sample(gpus=()), cpu=1_000, gpus=())
+    assert (without.amounts(), list(without.reasons())) == ({}, ["all"])
+
+
+def test_pressure_on_cores_keeps_cores_back_and_lends_gpus_with_a_core_each():
+    lab = busy(Lab(reserved_cpu_milli=1_000).sample())
+
+    assert list(lab.amounts()) == ["memory", "gpu0", "gpu1", "storage", "licence:matlab"]
+    assert lab.reasons()["cpu"][0] == "cpu_percent_max"
+    assert lab.way().spares_gpus
+    assert lab.admits(gpus=2, cpu_milli=2_000, memory_bytes=1).reasons == ()
+    threshold, offered = lab.admits(gpus=2, cpu_milli=2_001).reasons
+    assert (threshold.threshold, offered.limit) == ("cpu_percent_max", "2 cores")
+    lab.lease(Resources(cpu_milli=14_500), shared=False)
+    assert lab.admits(gpus=1, cpu_milli=501).reasons
+    assert not lab.admits(gpus=1, cpu_milli=500).reasons
+
+
+@pytest.mark.parametrize(
+    "also", [{"idle_ms": 0}, {"memory": 900}, {"gpus": (a_gpu(0), a_gpu(1, used=950))}]
+)
+def test_beside_other_signs_of_the_owner_gpus_stay_back_too(also):
+    lab = busy(Lab(quiet_ms=90_000).sample(), cpu=1_000, **also)
+
+    assert (lab.amounts(), lab.way().spares_gpus) == ({}, False)
+
+
+def test_cores_that_are_busy_are_not_lent_but_for_one_beside_each_gpu():
+    lab = Lab().sample(cpu=500)
+
+    assert lab.reasons()["cpu"] == ("cpu_percent_max", "30 %", "50 %")
+    assert lab.admits(gpus=1, cpu_milli=1_000).reasons == ()
+    assert lab.admits(gpus=1, cpu_milli=1_001).reasons
+    assert lab.admits(cpu_milli=1).reasons
+    assert lab.way().action == "none"
 
 
 def test_pressure_begins_above_the_high_number_and_ends_below_the_low_one():
@@ -193,6 +228,7 @@ def test_pressure_begins_above_the_high_number_and_ends_below_the_low_one():
     lab = Lab().sample(cpu=801)
     assert lab.way().because.limit == "80 %"
     assert lab.sample(after_ms=long_ms, cpu=300).way().because.limit == "30 %"
+    assert lab.way().because.threshold == "cpu_percent_max"
 
     assert lab.sample(after_ms=long_ms, cpu=299).way().action == "none"
 
@@ -203,6 +239,51 @@ def test_work_goes_on_below_the_low_number_and_not_before():
     assert busy(lab, cpu=290).way().action == "none"
 
     assert busy(lab, cpu=310).way().action == "none"
+
+
+@pytest.mark.parametrize(
+    ("thresholds", "policy", "used", "begins", "stays"),
+    [
+        ({}, "balanced", 950, ("cpu_pressure_high", "80 %"), ("cpu_percent_max", "30 %")),
+        (
+            {"cpu_pressure_low_milli": 400},
+            "balanced",
+            950,
+            ("cpu_pressure_high", "80 %"),
+            ("cpu_pressure_low", "40 %"),
+        ),
+        (
+            {"cpu_used_max_milli": 900},
+            "balanced",
+            950,
+            ("cpu_percent_max", "90 %"),
+            ("cpu_percent_max", "90 %"),
+        ),
+        (
+            {"cpu_pressure_low_milli": 400},
+            "conservative",
+            950,
+            ("cpu_percent_max", "30 %"),
+            ("cpu_percent_max", "30 %"),
+        ),
+    ],
+)
+def test_the_key_that_is_told_is_the_one_whose_number_is_told(
+    thresholds, policy, used, begins, stays
+):
+    lab = Lab(policy=policy, **thresholds).sample(cpu=used)
+    first = lab.way().because
+    second = lab.sample(after_ms=SECOND_MS, cpu=used).way().because
+
+    assert (first.threshold, first.limit) == begins
+    assert (second.threshold, second.limit) == stays
+
+
+def test_who_lends_up_to_a_number_is_not_pressed_below_it():
+    lab = busy(Lab(cpu_used_max_milli=950).sample(), cpu=900)
+
+    assert lab.way().action == "none"
+    assert lab.amounts()["cpu"] == 1_600
 
 
 def test_what_counts_as_idle_is_no_pressure_even_above_the_low_number():
@@ -216,13 +297,13 @@ def test_pressure_on_memory_stops_because_suspended_work_still_holds_it():
     lab = busy(Lab().sample(), memory=900)
 
     assert lab.way().action == "stop"
-    assert lab.way().because.threshold == "memory_pressure_high"
+    assert lab.way().because.threshold == "memory_percent_max"
 
 
 def test_the_busiest_device_is_the_pressure_on_gpus():
     lab = busy(Lab().sample(), gpus=(a_gpu(0), a_gpu(1, used=950)))
 
-    assert lab.way().because.threshold == "gpu_pressure_high"
+    assert lab.way().because.threshold == "gpu_pressure_low"
     assert busy(lab, gpus=()).way().action == "none"
 
 
@@ -230,7 +311,7 @@ def test_one_kind_that_calms_down_does_not_hide_another():
     lab = busy(Lab().sample(), cpu=1_000, gpus=(a_gpu(0, used=1_000), a_gpu(1)))
     lab = busy(lab, cpu=0, gpus=(a_gpu(0, used=500), a_gpu(1)))
 
-    assert lab.way().because.threshold == "gpu_pressure_high"
+    assert lab.way().because.threshold == "gpu_pressure_low"
 
 
 def test_suspended_work_is_stopped_after_its_time_and_the_time_starts_anew():

@@ -41,10 +41,10 @@ def test_an_idle_machine_offers_everything_but_the_reserve():
             ("gpu_utilization_max", "20 %", "20 %"),
         ),
         (
-            {"gpus": (a_gpu(0, free=2), a_gpu(1))},
             {"gpus": (a_gpu(0, free=1), a_gpu(1))},
+            {"gpus": (a_gpu(0, free=0), a_gpu(1))},
             "gpu0",
-            ("gpu_memory_min_mb", "more than 1 GiB", "1 GiB free"),
+            ("gpu_memory_min_mb", "at least 1 GiB", "0 B free"),
         ),
         ({}, {"gpus": (a_gpu(1),)}, "gpu0", ("gpu_utilization_max", "20 %", "not measured")),
     ],
@@ -57,15 +57,38 @@ def test_use_must_be_strictly_below_its_threshold(below, at, kind, told):
     assert busy.reasons() == {kind: told}
 
 
-@pytest.mark.rows("S3-27", "S3-29")
-def test_what_is_free_must_be_strictly_above_its_threshold():
-    lab = Lab(cpu_min_milli=4_000, memory_min_bytes=8 * GIB).sample()
-    lab.lease(Resources(cpu_milli=12_000, memory_bytes=56 * GIB), shared=False)
+@pytest.mark.rows("S3-25", "S3-27", "S3-29")
+def test_what_is_free_must_be_at_least_its_threshold():
+    lab = Lab(reserved_memory_bytes=0).sample(gpus=(a_gpu(0, free=1), a_gpu(1)))
+    lab.lease(Resources(cpu_milli=15_000, memory_bytes=62 * GIB), shared=False)
+    assert lab.amounts()["cpu"] == 1_000
+    assert lab.amounts()["memory"] == 2 * GIB
+    assert lab.amounts()["gpu0"] == 1_000
+    lab.lease(Resources(cpu_milli=1, memory_bytes=GIB), shared=False)
 
     assert lab.reasons() == {
-        "cpu": ("cpu_min_cores", "more than 4 cores", "4 cores free"),
-        "memory": ("memory_min_gb", "more than 8 GiB", "8 GiB free"),
+        "cpu": ("cpu_min_cores", "at least 1 core", "0.999 cores free"),
+        "memory": ("memory_min_gb", "at least 2 GiB", "1 GiB free"),
     }
+
+
+@pytest.mark.rows("S3-29")
+def test_a_machine_with_one_core_lends_it_while_it_is_nearly_still():
+    lab = Lab(Resources(cpu_milli=1_000, memory_bytes=64 * GIB))
+
+    assert lab.sample(cpu=249, gpus=()).amounts()["cpu"] == 1_000
+    assert lab.sample(cpu=250, gpus=()).reasons()["cpu"] == (
+        "cpu_min_cores",
+        "at least 1 core",
+        "0.75 cores free",
+    )
+
+
+def test_the_idle_cores_of_a_partly_busy_machine_are_lent_where_the_threshold_allows():
+    lab = Lab(a_machine(cpus=8), cpu_used_max_milli=600).sample(cpu=450, cpu_total_milli=16_000)
+
+    assert lab.amounts()["cpu"] == 4_400
+    assert Lab(a_machine(cpus=8)).sample(cpu=450).reasons()["cpu"][1:] == ("30 %", "45 %")
 
 
 def test_what_is_leased_and_what_the_owner_uses_are_both_taken_off():

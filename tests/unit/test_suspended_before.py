@@ -1,5 +1,6 @@
 """A keeper that outlived the agent tells which attempts are suspended."""
 
+from distributed_grid.kernel.giving_way import BEFORE
 from distributed_grid.kernel.node import Lend, Met, Sampled, Tick
 from distributed_grid.wire import keeper
 from tests.node_world import World
@@ -30,6 +31,7 @@ def story(world: World) -> list[str]:
 
 def test_what_is_suspended_already_is_not_told_to_again():
     world = a_restart(is_suspended=True)
+    assert world.job(borrowed("loan")).live_attempts[0].suspended == BEFORE
     world.step(Tick(now_ms=world.now_ms))
     assert story(world).count("suspended") == 1
     assert len(told(world, keeper.Suspend)) == 3  # Both before, the other one again.
@@ -37,6 +39,7 @@ def test_what_is_suspended_already_is_not_told_to_again():
 
 def test_what_is_not_suspended_any_more_is_told_to():
     world = a_restart(is_suspended=False)
+    assert world.job(borrowed("loan")).live_attempts[0].suspended == ""
     world.step(Tick(now_ms=world.now_ms))
     assert len(told(world, keeper.Suspend)) == 4
 

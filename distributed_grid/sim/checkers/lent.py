@@ -7,7 +7,9 @@ from typing import Final
 
 from distributed_grid.kernel.lending_policies import POLICIES
 from distributed_grid.kernel.node import Node, NodeEvent
+from distributed_grid.kernel.offers import STILL_MILLI
 from distributed_grid.kernel.ready import Ready
+from distributed_grid.model.lease import Lease
 from distributed_grid.model.lending import Sample
 from distributed_grid.sim.keeper import Process
 from distributed_grid.sim.world import TICK_MS, Checker, Violation, World
@@ -32,9 +34,11 @@ class OnlyOffersAreLent(Checker):
         if is_closed(world, node):
             raise Violation(f"{name} is lent something, though lending is closed")
         used_milli = sample.cpu_used_milli * 1_000 // sample.cpu_total_milli
-        if used_milli >= terms.thresholds.cpu_used_max_milli:
+        # A GPU is lent whatever the cores do, and one core goes with each.
+        needs_cores = not all(map(_goes_with_gpus, borrowed))
+        if needs_cores and used_milli >= terms.thresholds.cpu_used_max_milli:
             raise Violation(f"{name} is lent something, though the owner is busy")
-        _judge_amounts(world, node, sample, name)
+        _judge_amounts(world, node, sample, name, needs_cores=needs_cores)
         busy = {
             gpu.device
             for gpu in sample.gpus
@@ -45,12 +49,21 @@ class OnlyOffersAreLent(Checker):
                 raise Violation(f"{name} is lent a GPU that the owner uses")
 
 
-def _judge_amounts(world: World, node: Node, sample: Sample, name: str) -> None:
+def _goes_with_gpus(lease: Lease) -> bool:
+    held = lease.resources
+    return bool(held.gpus) and held.cpu_milli <= 1_000 * len(held.gpus)
+
+
+def _judge_amounts(
+    world: World, node: Node, sample: Sample, name: str, *, needs_cores: bool
+) -> None:
     """What all hold, what the owner uses and what the owner keeps fit the machine together."""
     terms, machine = world.mood.terms, world.mood.machine
     held = sum(lease.resources.cpu_milli for lease in node.ledger.leases.values())
     owners = terms.reserved_cpu_milli
-    if POLICIES[terms.policy].counts_used_cores:
+    used_milli = sample.cpu_used_milli * 1_000 // sample.cpu_total_milli  # As it is told.
+    is_still = sample.cpu_total_milli * used_milli // 1_000 < STILL_MILLI
+    if POLICIES[terms.policy].counts_used_cores and needs_cores and not is_still:
         owners += sample.cpu_used_milli
     if held + owners > machine.cpu_milli:
         raise Violation(f"{name} is lent cores that the owner uses or keeps")

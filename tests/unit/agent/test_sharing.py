@@ -7,12 +7,12 @@ import pytest
 
 from distributed_grid.agent import sharing
 from distributed_grid.agent.sharing import Sharing, Surroundings
-from distributed_grid.config.terms import with_term
+from distributed_grid.config.terms import with_terms
 from distributed_grid.edges.store import StoreError
 from distributed_grid.errors import BadInput, BadValue, BookingConflict, NotFound
 from distributed_grid.kernel.node import Sampled
 from distributed_grid.model.booking import Booking
-from distributed_grid.model.lending import Sample
+from distributed_grid.model.lending import Sample, Terms
 from distributed_grid.model.resources import Request
 from distributed_grid.wire.sharing import ChangeOffers
 from tests.node_world import World, a_job
@@ -43,7 +43,7 @@ def a_sample(at_ms: int, held) -> Sample:
 
 
 async def test_the_owners_word_is_carried_out_before_it_is_answered():
-    desk = Desk(with_term=with_term, not_joined=("gpu1",))
+    desk = Desk(with_terms=with_terms, not_joined=("gpu1",))
     paused = await desk.sharing.change(ChangeOffers(action="pause", for_ms=60_000))
     forever = await desk.sharing.change(ChangeOffers(action="pause"))
     resumed = await desk.sharing.change(ChangeOffers(action="resume"))
@@ -58,8 +58,51 @@ async def test_the_owners_word_is_carried_out_before_it_is_answered():
     assert len(desk.events) == 4
 
 
+def a_word(key: str, value: str) -> ChangeOffers:
+    return ChangeOffers(action="set", key=key, value=value)
+
+
+async def test_what_the_owner_sets_is_kept_over_a_restart_until_it_is_reset():
+    desk = Desk(with_terms=with_terms)
+    for word in (a_word("policy", "predictive"), a_word("preset", "all"), a_word("quiet", "5s"),
+                 a_word("quiet", "9s")):  # fmt: skip
+        await desk.sharing.change(word)
+    desk.world.start_agent()
+    again = Desk(with_terms=with_terms)
+    again.world = desk.world
+    again.sharing = Sharing(
+        desk.world.node, name="lab", clock_ms=lambda: 0, step=again.step,
+        around=Surroundings(with_terms=with_terms),
+    )  # fmt: skip
+    again.sharing.restored()
+    lending = desk.world.node.host.lending
+
+    assert again.sharing.status().words == (("preset", "all"), ("quiet", "9s"))
+    assert (lending.terms.policy, lending.terms.quiet_ms) == ("aggressive", 9_000)
+    reset = await again.sharing.change(ChangeOffers(action="reset"))
+    assert (reset.words, reset.policy, lending.terms) == ((), "balanced", Terms())
+
+
+async def test_a_word_that_contradicts_the_file_after_a_restart_is_forgotten():
+    desk = Desk(with_terms=with_terms)
+    desk.world.node.host.lending.words = (("quiet", "9s"), ("thresholds.cpu_pressure_low", "0.9"))
+    desk.sharing.restored()
+
+    assert desk.sharing.status().words == (("quiet", "9s"),)
+    assert desk.world.node.host.lending.terms.quiet_ms == 9_000
+
+
+async def test_a_preset_ends_a_pause():
+    desk = Desk(with_terms=with_terms)
+    await desk.sharing.change(ChangeOffers(action="pause"))
+    still = await desk.sharing.change(a_word("quiet", "5s"))
+
+    assert still.state == "paused"
+    assert (await desk.sharing.change(a_word("preset", "idle"))).state != "paused"
+
+
 async def test_words_that_make_no_sense_change_nothing():
-    desk = Desk(with_term=with_term)
+    desk = Desk(with_terms=with_terms)
     for change, error in (
         (ChangeOffers(action="set", key="nothing", value="1"), BadInput),
         (ChangeOffers(action="pause", for_ms=-1), BadValue),

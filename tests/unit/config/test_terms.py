@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from distributed_grid.config.settings import Loaded, load_settings
-from distributed_grid.config.terms import KEYS, with_term
+from distributed_grid.config.terms import KEYS, PRESETS, with_terms
 from distributed_grid.errors import BadInput
 from distributed_grid.model.lending import Hours, Terms, Thresholds
 from distributed_grid.model.priority import Weights
+from tests.unit.lending_lab import Lab, a_gpu
 
 EVERYTHING = """\
 resource_sharing:
@@ -188,12 +189,47 @@ def test_a_bad_weight_is_told(tmp_path, text, path, words):
     ],
 )
 def test_one_term_is_changed_by_the_words_of_the_file(key, text, terms):
-    assert with_term(Terms(), key, text) == terms
+    assert with_terms(Terms(), [(key, text)]) == terms
+
+
+def test_presets_are_several_terms_at_once_and_leave_the_others_as_they_are():
+    hours = Hours(from_minute=1_320, to_minute=420)
+    base = Terms(policy="predictive", thresholds=Thresholds(cpu_min_milli=5_000), hours=hours)
+    found = {name: with_terms(base, [("preset", name)]) for name in PRESETS}
+
+    assert list(found) == ["mine", "idle", "all", "nothing"]
+    assert found["idle"] == Terms(hours=hours)
+    assert not found["nothing"].is_enabled
+    assert (found["mine"].is_enabled, found["mine"].mode) == (True, "offload_only")
+    assert (found["all"].reserved_memory_bytes, found["all"].hours) == (0, hours)
+
+
+@pytest.mark.parametrize("load", [0, 1_000])
+def test_all_lends_every_core_and_gpu_whatever_the_load(load):
+    lab = Lab()
+    lab.terms = with_terms(lab.terms, [("preset", "all")])
+    lab.lending.set_terms(lab.terms)
+    gpus = (a_gpu(0, used=load, free=0), a_gpu(1, used=load))
+    lab.sample(cpu=load, memory=load // 2, gpus=gpus, idle_ms=0)
+
+    assert (lab.reasons(), lab.way().action) == ({}, "none")
+    assert lab.amounts()["cpu"] == lab.total.cpu_milli
+    assert lab.amounts()["memory"] == lab.total.memory_bytes * (2_000 - load) // 2_000
+    assert {"gpu0", "gpu1"} <= lab.amounts().keys()
+
+
+def test_several_words_are_judged_together():
+    words = [("thresholds.cpu_pressure_low", "0.85"), ("thresholds.cpu_pressure_high", "0.9")]
+
+    assert with_terms(Terms(), words).thresholds.cpu_pressure_low_milli == 850
+    with pytest.raises(BadInput, match="is not below"):
+        with_terms(Terms(), words[:1])
 
 
 @pytest.mark.parametrize(
     ("key", "text", "words"),
     [
+        ("preset", "everything", "unknown key 'preset'"),
         ("thresholds.cpu_percent_max", "200", "percent from 0 to 100"),
         ("cpu_percent_max", "20", "unknown key 'cpu_percent_max'"),
         ("thresholds", "20", "a mapping"),
@@ -205,7 +241,7 @@ def test_one_term_is_changed_by_the_words_of_the_file(key, text, terms):
 )
 def test_a_term_that_cannot_be_changed_says_why(key, text, words):
     with pytest.raises(BadInput) as error:
-        with_term(Terms(), key, text)
+        with_terms(Terms(), [(key, text)])
 
     assert words in str(error.value)
     assert error.value.file == "grid offer set"
