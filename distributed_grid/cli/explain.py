@@ -1,8 +1,9 @@
 """`grid explain ID`: why a job is where it is, and what would help."""
 
 import click
+import msgspec
 
-from distributed_grid.cli import text
+from distributed_grid.cli import hints, text
 from distributed_grid.cli.agent import (
     caller,
     data_dir_option,
@@ -22,6 +23,10 @@ def command(*, word: str, as_json: bool, data_dir: str | None) -> None:
     """Say why a job waits, or how it ended, and what would help."""
     with caller(data_dir) as agent:
         explanation = agent.run(calls.explain(word))
+        if explanation.state == "failed":
+            hint = hints.missing(agent, agent.run(calls.job(word)))
+            told = (*explanation.remedies, hint) if hint else explanation.remedies
+            explanation = msgspec.structs.replace(explanation, remedies=told)
     if as_json:
         print_json(explanation)
     else:

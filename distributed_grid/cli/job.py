@@ -10,7 +10,7 @@ from typing import Final
 import click
 from click.shell_completion import CompletionItem
 
-from distributed_grid.cli import outcome, text
+from distributed_grid.cli import hints, outcome, text
 from distributed_grid.cli.agent import (
     caller,
     data_dir_option,
@@ -61,10 +61,11 @@ def show(*, word: str, as_json: bool, data_dir: str | None) -> None:
         view = agent.run(calls.job(word))
         names_nodes = (view.home or view.holders) and not as_json
         known = agent.run(mesh_calls.nodes()).nodes if names_nodes else ()
+        hint = "" if as_json else hints.missing(agent, view)
     if as_json:
         print_json(view)
     else:
-        _show(view, {node.id: text.printable(node.name) for node in known})
+        _show(view, {node.id: text.printable(node.name) for node in known}, hint)
 
 
 @command.command("force")
@@ -105,12 +106,13 @@ def _check_forcible(view: JobView) -> None:
         )
 
 
-def _show(job: JobView, names: dict[str, str]) -> None:
+def _show(job: JobView, names: dict[str, str], hint: str) -> None:
     holders = [names.get(node, node[:12]) for node in job.holders]
     text.pairs(
         [
             ("job", f"{job.name}  {job.id}"),
-            ("state", f"{job.state}{f': {job.reason}' if job.reason else ''}"),
+            ("state", f"{text.state(job)}{f': {job.reason}' if job.reason else ''}"),
+            ("hint", hint),
             ("files", "; ".join(text.printable(str(one)) for one in _others(job))),
             ("output", f"only on {job.output_only_on}" if job.output_only_on else ""),
             ("exit code", "" if job.exit_code is None else str(job.exit_code)),
@@ -163,6 +165,7 @@ def _show_attempt(attempt: AttemptView) -> None:
         [
             ("  on", attempt.node),
             ("  state", f"{attempt.state}{f' ({attempt.how})' if attempt.how else ''}"),
+            ("  suspended", attempt.suspended),
             ("  note", attempt.note),
             ("  exit code", "" if attempt.exit_code is None else str(attempt.exit_code)),
             ("  ran for", text.span(attempt.started_ms, attempt.ended_ms)),

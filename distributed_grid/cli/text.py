@@ -32,6 +32,12 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def state(job: JobView) -> str:
+    """In a word: what stands still for the sake of a machine's owner does not run."""
+    running = [one for one in job.attempts if one.state == "running"]
+    return "suspended" if running and all(one.suspended for one in running) else job.state
+
+
 def ran_for(job: JobView) -> str:
     """How long a job runs or ran."""
     end_ms = now_ms() if job.state == "running" else job.ended_ms

@@ -83,15 +83,15 @@ class Calls:
         while self._outcomes and self._first < after:
             read = self._outcomes.popleft()
             self._unread.remove(read.number)
-            self._result_bytes -= len(read.data)
+            self._result_bytes -= len(read.data) + len(read.printed)
             self._first += 1
         found: list[MapOutcome] = []
         size = 0
         for outcome in self._outcomes:
-            if found and size + len(outcome.data) > NEWS_BYTES:
+            size += len(outcome.data) + len(outcome.printed)
+            if found and size > NEWS_BYTES:
                 break
             found.append(outcome)
-            size += len(outcome.data)
         return tuple(found)
 
     # The workers' side
@@ -206,7 +206,7 @@ class Calls:
         self._call_bytes -= len(entry.call.data)
         self._outcomes.append(outcome)
         self._unread.add(outcome.number)
-        self._result_bytes += len(outcome.data)
+        self._result_bytes += len(outcome.data) + len(outcome.printed)
 
     def check(self) -> None:
         """Re-derive what must be true."""
@@ -220,6 +220,6 @@ class Calls:
             suspects = [number for number in has if self._entries[number].deaths]
             assert not suspects or len(has) == 1, "a suspect is not alone"
         assert self._call_bytes == sum(len(e.call.data) for e in self._entries.values())
-        assert self._result_bytes == sum(len(o.data) for o in self._outcomes)
+        assert self._result_bytes == sum(len(o.data) + len(o.printed) for o in self._outcomes)
         assert self._unread == {outcome.number for outcome in self._outcomes}
         assert not self._unread & set(self._entries), "a call is done and not done"

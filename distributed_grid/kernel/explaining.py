@@ -84,6 +84,9 @@ def _how_it_runs(coordinator: Coordinator, job: Job) -> str:
             return f"it was told to give way to {way.leaving[lease]}, and will wait again"
         if lease in way.suspended:
             return f"it is suspended, the owner is back: {way.suspended[lease]}"
+    for attempt in job.live_attempts:
+        if attempt.suspended:
+            return f"it is suspended on {attempt.node}, its owner is back: {attempt.suspended}"
     return "it runs" if job.state == "running" else "it is being started"
 
 

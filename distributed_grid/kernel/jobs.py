@@ -119,6 +119,7 @@ class Attempt(msgspec.Struct, kw_only=True):
     fence: Fence = Fence()  # The write that let it run: GRID_FENCE.
     saved: str = ""  # The manifest of the state that it saved; empty: none that travels.
     resumed: str = ""  # With which state it began, in words; empty: as its directory was.
+    suspended: str = ""  # Why it stands still; empty: it does not.
 
     @property
     def id(self) -> str:

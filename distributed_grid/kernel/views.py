@@ -79,6 +79,7 @@ def _attempt_view(attempt: Attempt, limits: dict[str, str]) -> AttemptView:
         memory_bytes_peak=attempt.usage.memory_bytes_peak,
         limits=limits,
         lease=attempt.lease if attempt.state == "granted" and attempt.host != HERE else "",
+        suspended=attempt.suspended if attempt.state == "running" else "",
         indices=written(parts_of(sorted(attempt.indices))),
     )
 

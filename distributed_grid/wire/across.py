@@ -133,6 +133,7 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True, tag="begun"):
     pid: int
     at_ms: int
     resumed: str = ""  # With which state it began, in words. Empty: none came.
+    suspended: str = ""  # Why it stands still now; empty: it does not. Said whenever it changes.
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, tag="report"):

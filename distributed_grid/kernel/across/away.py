@@ -98,6 +98,14 @@ class Away:
         )
         self._coordinator.started(started, ready, is_away=True)
         self._asking.files.came(job.spec, peer.id)
+        attempt = self._attempt(peer.id, word.lease)
+        if attempt is not None and bool(attempt.suspended) != bool(word.suspended):
+            what, why = (
+                ("suspended", f"{word.suspended}, on ") if word.suspended else ("resumed", "on ")
+            )
+            job.tell(now_ms, what, f"{why}{peer.name}")
+            ready.touch(job)
+            attempt.suspended = word.suspended
 
     def reported(self, peer: Peer, word: Report, now_ms: int, ready: Ready) -> None:
         """Something has ended. It is told until this is saved."""

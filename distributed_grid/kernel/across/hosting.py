@@ -160,9 +160,8 @@ class Hosting:
             why = why if is_as_granted else "it asks for something else than was granted"
             why = unable[0] if unable else why
             if offer is not None and offer.home == peer.id:
-                self._take_back(
-                    word.lease, now_ms
-                )  # Else the same Start, said again, could use it.
+                # Else the same Start, said again, could use it.
+                self._take_back(word.lease, now_ms)
             ready.send.append((peer.id, NotTaken(job=word.job, lease=word.lease, why=why)))
             return
         del self.offered[word.lease]
@@ -418,6 +417,7 @@ class Hosting:
                 pid=attempt.pid or 0,
                 at_ms=attempt.started_ms or now_ms,
                 resumed=attempt.resumed,
+                suspended=attempt.suspended,
             )
             ready.send.append((home, begun))
         if left:
