@@ -71,7 +71,8 @@ class KeptMap:
         self.calls = Calls()
         self.jobs: dict[JobId, None] = {}
         self.abroad: dict[JobId, Abroad] = {}
-        self.unable: dict[NodeId, str] = {}  # Nodes that cannot run its function, and why.
+        # Nodes that cannot run its calls: their names, and why.
+        self.unable: dict[NodeId, tuple[str, str]] = {}
         self.holders = 0
         self.is_over = False
         self.news = Bell()  # For the client.

@@ -102,6 +102,7 @@ class Maps:
             workers=self._workers(kept),
             waiting=calls.waiting,
             failure=calls.failure,
+            unable=tuple(kept.unable.values()),
         )
 
     async def hold(self, map_id: str) -> AsyncIterator[bytes]:
@@ -157,7 +158,7 @@ class Maps:
         job = self._coordinator.jobs.get(wanted.job)
         attempts = job.attempts if job is not None else ()
         names = {
-            worker_name(attempt.id, index)
+            worker_name(attempt.id, index): attempt.node
             for attempt in attempts
             if attempt.host == node
             for index in attempt.indices
@@ -170,7 +171,9 @@ class Maps:
             )
         kept = self._maps.get(map_id)
         if wanted.unable and kept is not None:
-            kept.unable.setdefault(node, wanted.unable)
+            kept.unable.setdefault(node, (names[wanted.worker], wanted.unable))
+        if kept is not None and node in kept.unable:
+            wanted = msgspec.structs.replace(wanted, most=0)
         return await self.take(map_id, wanted)
 
     # What the loop tells

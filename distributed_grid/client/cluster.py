@@ -15,7 +15,7 @@ from typing import Any, Literal, ParamSpec, Self, TypeVar, Unpack, overload
 from distributed_grid.client import across_calls, calls, door, mesh_calls
 from distributed_grid.client.blocking import ANSWER_S, Caller
 from distributed_grid.client.map_results import MapResults, Pools
-from distributed_grid.client.map_workers import Applied, WorkerWishes, spread
+from distributed_grid.client.map_workers import Applied, MapWishes, spread
 from distributed_grid.client.mapping import plan_of
 from distributed_grid.client.pipeline import Pipeline
 from distributed_grid.client.specification import Command, Wishes
@@ -243,8 +243,8 @@ class Cluster:
         """The nodes of the mesh as placement sees them from here, with the hash of that."""
         return self._caller.run(across_calls.snapshot())
 
-    def events(self, *, after: int | None = None, follow: bool = True) -> Iterator[Event]:
-        """Events with a higher number than this, then those to come, without end.
+    def events(self, *, after: int | str | None = None, follow: bool = True) -> Iterator[Event]:
+        """Events after the one of this id, then those to come, without end.
 
         Without `after` only those to come; without `follow` only those that were.
         """
@@ -261,7 +261,7 @@ class Cluster:
         retries: int = ...,
         chunk: int | None = ...,
         return_exceptions: bool = ...,
-        **wishes: Unpack[WorkerWishes],
+        **wishes: Unpack[MapWishes],
     ) -> MapResults[R]: ...
 
     @overload
@@ -275,7 +275,7 @@ class Cluster:
         retries: int = ...,
         chunk: int | None = ...,
         return_exceptions: bool = ...,
-        **wishes: Unpack[WorkerWishes],
+        **wishes: Unpack[MapWishes],
     ) -> MapResults[tuple[int, R]]: ...
 
     def map(  # Each is a word of its own.
@@ -288,7 +288,7 @@ class Cluster:
         retries: int = 1,
         chunk: int | None = None,
         return_exceptions: bool = False,
-        **wishes: Unpack[WorkerWishes],
+        **wishes: Unpack[MapWishes],
     ) -> MapResults[Any]:
         """The results of a function for many items, run by worker processes.
 
@@ -298,11 +298,18 @@ class Cluster:
         `memory` and the like are for each worker. An exception of a call is raised where its result
         would be (`return_exceptions=True`: given instead), the worker's traceback as its cause. A
         call whose worker died is run again `retries` times. `chunk` fixes how many calls a worker
-        takes at once.
+        takes at once. What calls print is shown here when they end, unless `prints=False`.
         """
         self._refuse_closed()
         function, items = spread(function, items, more)
-        plan = plan_of(items, ordered=ordered, workers=workers, retries=retries, chunk=chunk)
+        plan = plan_of(
+            items,
+            ordered=ordered,
+            workers=workers,
+            retries=retries,
+            chunk=chunk,
+            prints=wishes.pop("prints", True),
+        )
         begun = self._pools.begin(function, wishes, plan)
         return MapResults(self._pools, begun, items, return_exceptions=return_exceptions)
 

@@ -41,6 +41,12 @@ class WorkerWishes(TypedDict, total=False):
     name: str | None  # map: and the name of the function.
 
 
+class MapWishes(WorkerWishes, total=False):
+    """What `map` takes beside them."""
+
+    prints: bool  # True: what calls print is shown here too.
+
+
 class Applied:
     """A function of any arguments as a function of one item: the pair of them."""
 
@@ -89,6 +95,7 @@ class WorkerPool:
         self._spec = spec
         self._hired: JobSpec | None = None
         self.job = ""  # Of its first workers.
+        self._unable: set[str] = set()  # Nodes of which it was told.
 
     @property
     def key(self) -> bytes:
@@ -111,6 +118,19 @@ class WorkerPool:
         """A number for another call."""
         self.next_number += 1
         return self.next_number - 1
+
+    def tell_unable(self, nodes: Iterable[tuple[str, str]], name: str) -> None:
+        """Log once of each node that it cannot run calls: on stderr, unless a program differs."""
+        for node, why in nodes:
+            if node not in self._unable:
+                import logging
+
+                self._unable.add(node)
+                logging.getLogger("distributed_grid").warning(
+                    "%s gets no more calls of %s: %s. Other machines run them. Install what is "
+                    "missing for the Python of its agent; modules beside your program travel",
+                    *(_printable(word) for word in (node, name, why)),
+                )
 
     def hire(self, workers: int) -> Call[None]:
         """More workers, as another job."""
@@ -149,7 +169,7 @@ def worker_spec(function: Callable[..., Any], wishes: WorkerWishes, *, socket: s
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     spec = specification(
         ("/bin/sh", "-c", START, sys.executable, socket, python),
-        {**wishes, "name": name, "retries": RESTARTS_MAX},  # type: ignore[typeddict-item]
+        {**wishes, "name": name, "retries": RESTARTS_MAX, "outputs": None},  # type: ignore[typeddict-item]
     )
     work = spec.work
     assert work is not None, "a specification has work"
@@ -161,7 +181,11 @@ def worker_spec(function: Callable[..., Any], wishes: WorkerWishes, *, socket: s
 
 def _function_name(function: Callable[..., Any]) -> str:
     name = getattr(function, "__name__", type(function).__name__)
-    return "".join(letter for letter in str(name) if letter.isprintable()) or "function"
+    return _printable(str(name)) or "function"
+
+
+def _printable(text: str) -> str:
+    return "".join(letter for letter in text if letter.isprintable())
 
 
 def _import_path() -> str:

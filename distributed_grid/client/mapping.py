@@ -14,6 +14,7 @@ from distributed_grid.client import map_calls, mesh_calls
 from distributed_grid.client.calls import Call, status
 from distributed_grid.client.map_workers import WORKERS_MAX, WorkerPool
 from distributed_grid.client.pickling import packed, raised_of, unpacked
+from distributed_grid.client.printing import show
 from distributed_grid.client.why_waiting import BEGIN_S, LOOK_S, News
 from distributed_grid.errors import BadValue, CallFailed, MapEnded, NotPicklable, WorkerDied
 from distributed_grid.wire.maps import FeedMap, MapCall, MapFunction, MapNews, MapOutcome
@@ -45,10 +46,17 @@ class Plan(NamedTuple):
     chunk: int  # Calls a worker takes at once; 0: as it sees fit.
     workers: int | None  # None: as many as the machine has room for.
     items: int | None  # None: nobody knows.
+    prints: bool = True  # What calls print is shown here.
 
 
 def plan_of(
-    items: object, *, ordered: bool, workers: int | None, retries: int, chunk: int | None
+    items: object,
+    *,
+    ordered: bool,
+    workers: int | None,
+    retries: int,
+    chunk: int | None,
+    prints: bool = True,
 ) -> Plan:
     """A plan, within bounds."""
     if workers is not None and not 1 <= workers <= WORKERS_MAX:
@@ -58,7 +66,7 @@ def plan_of(
     if not 0 <= retries <= RETRIES_MAX:
         raise BadValue(retries, expected=f"0 to {RETRIES_MAX} retries", remedy="Leave it out: 1")
     known = len(items) if isinstance(items, Sized) else None
-    return Plan(ordered, retries, chunk or 0, workers, known)
+    return Plan(ordered, retries, chunk or 0, workers, known, prints)
 
 
 class Mapping:
@@ -78,7 +86,11 @@ class Mapping:
         self.is_ordered = plan.is_ordered
         self._plan = plan
         self._function = MapFunction(
-            number=pool.next_function(), data=data, retries=plan.retries, chunk=plan.chunk
+            number=pool.next_function(),
+            data=data,
+            retries=plan.retries,
+            chunk=plan.chunk,
+            prints=plan.prints,
         )
         self._first = pool.next_number  # The number of item 0.
         self._unfinished: dict[int, MapCall] = {}
@@ -195,6 +207,7 @@ class Mapping:
         """More workers, if calls wait and some are missing."""
         if news.waiting and news.workers < self._workers:
             yield from self.pool.hire(self._workers - news.workers)
+        self.pool.tell_unable(news.unable, self.name)
         if self._news is not None and self._is_to_explain:
             yield from self._news.log(self.pool.job)
 
@@ -254,6 +267,8 @@ class Mapping:
             call = self._unfinished.pop(outcome.number, None)
             if call is None:
                 continue
+            if outcome.printed:
+                show(outcome.printed)
             index = outcome.number - self._first
             self._call_bytes -= len(call.data)
             self._result_bytes += len(outcome.data)

@@ -62,13 +62,14 @@ def unpacked(data: bytes) -> Any:
 
 
 def outcome_of(function: Callable[[Any], Any], data: bytes) -> tuple[str, bytes]:
-    """Run one call: `returned` and the value, or `raised` and what."""
+    """Run one call: `returned` and the value; `raised`, or `missing` a module, and what."""
     try:
         value = function(unpacked(data))
         return "returned", packed(value, what="result", index=-1)
     except BaseException as error:  # noqa: BLE001  # sys.exit() in a call ends the call, no more.
         trace = error.__traceback__  # Without this function: it is no news to anybody.
-        return "raised", msgspec.msgpack.encode(
+        lacks = any(isinstance(one, ModuleNotFoundError) for one in (error, error.__cause__))
+        return "missing" if lacks else "raised", msgspec.msgpack.encode(
             _raised(error.with_traceback(trace.tb_next if trace else None))
         )
 

@@ -1,7 +1,8 @@
 """The process that runs the calls of a map: `python -m … SOCKET PYTHON MAP`.
 
 Lives here: take calls, run them, tell results. It starts light, reads the function once, and
-serves calls until there are none for a moment. What the function prints goes to the job's log.
+serves calls until there are none for a moment. What the function prints goes to the job's log, and
+to the client if it wants it.
 On another machine than its map's it asks the agent there, which passes everything on.
 Invariant: it ends with code 0 when nobody needs it, and only then: else another one is started.
 """
@@ -17,7 +18,8 @@ from typing import Any, Final
 
 from distributed_grid.client import map_calls
 from distributed_grid.client.blocking import Caller
-from distributed_grid.client.pickling import outcome_of, unpacked
+from distributed_grid.client.pickling import outcome_of, raised_of, unpacked
+from distributed_grid.client.printing import Prints
 from distributed_grid.errors import GridError, MeshUnreachable, NoAgent, NotFound, Overloaded
 from distributed_grid.model.ids import JobId
 from distributed_grid.wire.maps import (
@@ -47,6 +49,8 @@ class Worker:
         self._caller = Caller(socket)
         self._function_number = 0
         self._function: Callable[[Any], Any] = unpacked
+        self._may_hand_back = True
+        self._prints = Prints()
         self._mean_ns = 0  # Of one call; 0: none has run yet.
         self._todo: deque[MapCall] = deque()
         self._done: deque[MapOutcome] = deque()
@@ -60,11 +64,15 @@ class Worker:
         while (taken := self._taken()) is not None and taken.calls:
             if taken.function is not None:
                 self._function_number = taken.function.number
+                # What must not run twice is not run elsewhere after it began here.
+                self._may_hand_back = is_abroad() and taken.function.retries > 0
+                self._prints.are_wanted = taken.function.prints
                 self._function, problem = _function(taken.function.data)
                 if problem is not None and is_abroad():
                     self._give_up(taken.calls, f"{type(problem).__name__}: {problem}")
                     return
-            self._work(taken.calls)
+            if not self._work(taken.calls):
+                return
 
     def refuse(self, why: str) -> None:
         """Tell that nobody here can run anything of this map."""
@@ -72,9 +80,12 @@ class Worker:
 
     def _give_up(self, calls: tuple[MapCall, ...], why: str) -> None:
         """Nobody on this machine can run them: what they need is on that of the caller."""
+        outcomes = _drained(self._done)
         sys.stderr.write(f"grid: workers here cannot run this: {why}\n")
         returned = tuple(call.number for call in calls)
-        self._told(self._caller, self._report((), returned, unable=why[:UNABLE_CHARACTERS_MAX]))
+        self._told(
+            self._caller, self._report(outcomes, returned, unable=why[:UNABLE_CHARACTERS_MAX])
+        )
 
     def _taken(self) -> TakenCalls | None:
         most = 1 if not self._mean_ns else max(1, BATCH_NS // self._mean_ns)
@@ -90,7 +101,8 @@ class Worker:
             ),
         )
 
-    def _work(self, calls: tuple[MapCall, ...]) -> None:
+    def _work(self, calls: tuple[MapCall, ...]) -> bool:
+        """Run them; False: a module is missing here, and they were handed back."""
         started_ns, ran = time.perf_counter_ns(), 0
         self._done_bytes = 0
         self._todo.extend(calls)
@@ -99,9 +111,16 @@ class Worker:
             self._batch.notify()
         while (call := _popped(self._todo)) is not None:
             how, data = outcome_of(self._function, call.data)
-            self._done.append(MapOutcome(call.number, how, data))  # type: ignore[arg-type]
+            printed = self._prints.taken()
+            if how == "missing":
+                if self._may_hand_back:
+                    why = raised_of(data, index=call.number, name=self._map)
+                    self._give_up((call, *_drained(self._todo)), f"{type(why).__name__}: {why}")
+                    return False
+                how = "raised"
+            self._done.append(MapOutcome(call.number, how, data, printed))  # type: ignore[arg-type]
             ran += 1
-            self._done_bytes += len(data)
+            self._done_bytes += len(data) + len(printed)
             if self._done_bytes > BATCH_BYTES:
                 self._done_bytes = 0
                 self._told(self._caller, self._report(_drained(self._done)))
@@ -112,6 +131,7 @@ class Worker:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):  # A call may have closed or replaced it.
                 stream.flush()
+        return True
 
     def _watch(self) -> None:
         """Beside the calls: a batch that takes long must not hold up the rest of it."""

@@ -26,6 +26,7 @@ class MapFunction(msgspec.Struct, frozen=True, kw_only=True):
     data: bytes
     retries: int = 1  # How often a call whose worker died is run again.
     chunk: int = 0  # Calls a worker takes at once; 0: as many as fill a batch's time.
+    prints: bool = False  # Whether its client wants to hear what the calls print.
 
 
 class MapCall(msgspec.Struct, frozen=True, array_like=True):
@@ -41,6 +42,7 @@ class MapOutcome(msgspec.Struct, frozen=True, array_like=True):
     number: int
     how: Literal["returned", "raised", "died"]
     data: bytes
+    printed: bytes = b""  # What the call wrote to its standard streams, if that is wanted.
 
 
 class Raised(msgspec.Struct, frozen=True, array_like=True):
@@ -77,6 +79,7 @@ class MapNews(msgspec.Struct, frozen=True, kw_only=True):
     workers: int = 0  # Processes that run or are yet to start.
     waiting: int = 0  # Calls that no worker has.
     failure: str = ""  # Why the whole map is over.
+    unable: tuple[tuple[str, str], ...] = ()  # Nodes that get no calls of it any more, and why.
 
 
 class TakeCalls(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,7 +92,7 @@ class TakeCalls(msgspec.Struct, frozen=True, kw_only=True):
     function: int = 0  # The one it has.
     most: int = 0  # Calls it wants. 0: it has not finished what it took.
     wait_ms: int = 0
-    unable: str = ""  # Why no worker on its machine can run the function; it has not begun any.
+    unable: str = ""  # Why no worker on its machine can run calls of this map.
 
 
 class TakenCalls(msgspec.Struct, frozen=True, kw_only=True):

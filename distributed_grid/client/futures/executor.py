@@ -33,7 +33,8 @@ class Executor(concurrent.futures.Executor):
 
     For any number of threads. `max_workers` is a limit; without one there are as many as there is
     room for. `cpus`, `memory` and the like are for each worker. A call whose worker died is run
-    again `retries` times. An agent that restarts loses nothing.
+    again `retries` times. An agent that restarts loses nothing. What calls print is shown here
+    when they end, unless `prints=False`.
     """
 
     def __init__(
@@ -44,13 +45,21 @@ class Executor(concurrent.futures.Executor):
         initializer: Callable[..., Any] | None = None,
         initargs: tuple[Any, ...] = (),
         retries: int = 1,
+        prints: bool = True,
         **wishes: Unpack[WorkerWishes],
     ) -> None:
         if initializer is not None and not callable(initializer):
             raise TypeError("initializer must be a callable")
         socket = socket_path(None) if cluster is None else cluster.socket
         function = Applying(initializer, initargs)
-        plan = plan_of(None, ordered=False, workers=max_workers, retries=retries, chunk=None)
+        plan = plan_of(
+            None,
+            ordered=False,
+            workers=max_workers,
+            retries=retries,
+            chunk=None,
+            prints=prints,
+        )
         wishes.setdefault("name", "executor")
         spec = worker_spec(function, wishes, socket=socket)
         held: HeldPool[Line] = HeldPool(WorkerPool(spec))

@@ -21,6 +21,7 @@ from distributed_grid.client.mapping import (
     Plan,
 )
 from distributed_grid.client.pickling import PLAIN, packed
+from distributed_grid.client.printing import show
 from distributed_grid.errors import MapEnded, NotPicklable
 from distributed_grid.wire.maps import MapCall, MapNews
 
@@ -111,6 +112,8 @@ class Submissions(Mapping):
             if future is None:
                 continue
             told += 1
+            if outcome.printed:
+                show(outcome.printed)
             self._call_bytes -= len(unfinished.pop(number).data)
             if how == "returned":
                 try:

@@ -234,7 +234,10 @@ async def test_nodes_that_cannot_run_a_function_get_no_more_workers_of_it():
     returned = tuple(call.number for call in taken.calls)
     await two.ask(returned=returned, most=0, unable="ModuleNotFoundError: No module named 'here'")
 
-    assert (await two.feed()).waiting == 1  # Whoever can runs it.
+    news = await two.feed()
+    assert news.waiting == 1  # Whoever can runs it.
+    assert news.unable == (("barn", "ModuleNotFoundError: No module named 'here'"),)
+    assert await two.ask() == TakenCalls()
     more = msgspec.structs.replace(two.job.spec, id="c" * 64)
     await two.maps.open(OpenMap(map="m", workers=more))
     await two.maps.open(OpenMap(map="m", workers=more))
