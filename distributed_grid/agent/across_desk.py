@@ -17,7 +17,7 @@ from distributed_grid.kernel.jobs import Attempt, Job
 from distributed_grid.kernel.node import Drain, Force, Node, NodeEvent, Requeue
 from distributed_grid.kernel.placement.snapshot_hash import snapshot_hash
 from distributed_grid.model.across import HERE
-from distributed_grid.model.ids import NodeId
+from distributed_grid.model.ids import JobId, NodeId
 from distributed_grid.wire.across_api import (
     BringOutputs,
     DrainView,
@@ -33,6 +33,7 @@ from distributed_grid.wire.across_api import (
 from distributed_grid.wire.api import ENDED, JobView, NodeStatus
 from distributed_grid.wire.sharing import Queue, SharingStatus
 
+EVERYTHING: Final = ("**",)  # As a glob.
 LOOK_S: Final = 0.1  # While somebody waits until a node is empty, or a job safe.
 
 
@@ -56,6 +57,7 @@ class AcrossDesk:
         self.pack_files: Callable[[Pack], Awaitable[Packed]] = _no_files
         self.bytes_left: Callable[[Job], int] = lambda _: 0
         self.hurry: Callable[[Job], Awaitable[str]] = _no_hurry
+        self.kept_files: Callable[[JobId], Awaitable[tuple[str, ...]]] = _nothing_kept
         self.hand_out_files: Callable[[Outputs, BringOutputs], Awaitable[OutputsBrought]] = _none
 
     async def requeue(self, word: str) -> JobView:
@@ -124,17 +126,31 @@ class AcrossDesk:
 
     async def outputs(self, word: str) -> Outputs:
         """The files that a job of this node left behind elsewhere, or as another's guest here."""
-        job = await self._desk.find(word)
-        if not job.outputs or job.is_guest:
-            error = NotFound("outputs of", job.spec.name)
-            error.remedy = _why_none(job)
+        job, error, job_id = None, None, JobId(word.removeprefix("id:"))
+        try:
+            job = await self._desk.find(word)
+            job_id = job.spec.origin.job if job.spec.origin is not None else job.spec.id
+        except NotFound as absent:
+            error = absent  # Nobody here knows of it: what it left as a guest may be here.
+        kept = await self.kept_files(job_id)
+        known = job if job is not None and not job.is_guest else None
+        if not kept and (known is None or not known.outputs):
+            if job is not None:
+                error = NotFound("outputs of", job.spec.name)
+                error.remedy = _why_none(job)
+            assert error is not None, "there is a job, or why there is none"
             raise error
+        hosts = (
+            [one.host for one in known.attempts if one.host != HERE] if known is not None else []
+        )
         return Outputs(
-            job=job.spec.id,
-            name=job.spec.name,
+            job=job_id,
+            name=job.spec.name if job is not None else job_id[:12],
             node=self._mesh.mesh.me if self._mesh.is_member else "",
-            manifests=tuple(job.outputs),
-            globs=job.spec.outputs,
+            manifests=tuple(known.outputs) if known is not None else (),
+            globs=(job.spec.outputs if job is not None else ()) or EVERYTHING,
+            kept=kept,
+            nodes=tuple(dict.fromkeys(hosts)),
         )
 
     async def bring_outputs(self, word: str, wanted: BringOutputs) -> OutputsBrought:
@@ -248,15 +264,21 @@ async def _no_files(wanted: Pack) -> Packed:
     raise NotFound("directory", wanted.directory)
 
 
+async def _nothing_kept(job: JobId) -> tuple[str, ...]:  # noqa: ARG001
+    """An agent without a place for files."""
+    return ()
+
+
 async def _none(found: Outputs, wanted: BringOutputs) -> OutputsBrought:  # noqa: ARG001
     """An agent without a place for files."""
     raise NotFound("outputs of", found.name)
 
 
 def _why_none(job: Job) -> str:
-    if not job.spec.outputs:
+    if not job.spec.outputs and not job.spec.brings_changes:
         return "Name what is to be kept when you submit it: --output GLOB"
     if not job.has_ended:
         return f"It is {job.state}: they are there when it has ended"
     where = job.spec.work.cwd if job.spec.work else ""
-    return f"Nothing matched {' '.join(job.spec.outputs)}, or it ran in {where} itself"
+    none = f"Nothing matched {' '.join(job.spec.outputs)}" if job.spec.outputs else "It left none"
+    return f"{none}, or it ran in {where} itself"

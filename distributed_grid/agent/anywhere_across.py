@@ -3,12 +3,17 @@
 Lives here: which node is asked. Never here: what it does (its own agent).
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
+import msgspec
+
 from distributed_grid.agent import Operations
 from distributed_grid.agent.finding import Known
+from distributed_grid.agent.handing_out import merged
 from distributed_grid.agent.remote import Remote, find_node
+from distributed_grid.errors import GridError, NotFound
 from distributed_grid.model.ids import NodeId
 from distributed_grid.wire.across_api import (
     BringOutputs,
@@ -25,6 +30,7 @@ from distributed_grid.wire.across_api import (
 from distributed_grid.wire.api import JobView, NodeStatus
 from distributed_grid.wire.sharing import Queue, SharingStatus
 
+KEPT_MS: Final = 600_000  # A node packs what it kept when it is asked for it.
 SLICE_MS: Final = 30_000  # Of one question that waits; whoever waits longer asks again.
 
 
@@ -83,11 +89,46 @@ class AcrossAnywhere:
         job = f"id:{known.view.id}"
         if known.node == self._around.me:
             return await self._own.across.outputs(job)
-        return await self._remote.ask(known.node, "outputs", Outputs, {"job": job})
+        return await self._remote.ask(known.node, "outputs", Outputs, {"job": job}, wait_ms=KEPT_MS)
 
     async def bring_outputs(self, word: str, wanted: BringOutputs) -> OutputsBrought:
-        """Put them into a directory of this machine."""
-        return await self.hand_out(await self.outputs(word), wanted)
+        """Put them into a directory of this machine, with what stayed where it ran."""
+        error: NotFound | None = None
+        found: list[Outputs] = []
+        try:
+            found.append(await self.outputs(word))
+        except NotFound as absent:
+            error = absent
+        kept = [one for one in await self._kept(word, found) if one.kept]
+        if error is not None and not kept:
+            raise error
+        told = [await self.hand_out(one, wanted) for one in [*found, *kept]]
+        return merged(told)
+
+    async def _kept(self, word: str, found: list[Outputs]) -> list[Outputs]:
+        """What other nodes still have of a job that ran there: more than comes back by itself."""
+        if not self._around.live:
+            return []
+        job = f"id:{found[0].job if found else await self._id_of(word)}"
+        known = {one.node for one in found}
+        asked: list[Awaitable[Outputs]] = [
+            self._remote.ask(node, "outputs", Outputs, {"job": job}, wait_ms=KEPT_MS)
+            for node in self._around.live
+            if node not in known
+        ]
+        if self._around.me not in known:
+            asked.append(self._own.across.outputs(job))
+        heard = await asyncio.gather(*asked, return_exceptions=True)
+        for one in heard:
+            if isinstance(one, BaseException) and not isinstance(one, GridError):
+                raise one
+        others = [one for one in heard if isinstance(one, Outputs)]
+        return [msgspec.structs.replace(one, manifests=(), nodes=()) for one in others]
+
+    async def _id_of(self, word: str) -> str:
+        if self._jobs.is_here(word):
+            return (await self._own.job(word)).id
+        return (await self._jobs.locate(word)).view.id
 
     async def hand_out(self, found: Outputs, wanted: BringOutputs) -> OutputsBrought:
         """The same, of what some node has."""

@@ -13,10 +13,10 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from distributed_grid.agent.fetching import Fetching
-from distributed_grid.agent.housing import in_words, outputs_of
+from distributed_grid.agent.housing import SHORT, in_words, outputs_of
 from distributed_grid.agent.setting_out import nothing
 from distributed_grid.agent.shipping_in import NotFetched
-from distributed_grid.edges.artifacts import ArtifactError, Brought, Files
+from distributed_grid.edges.artifacts import ArtifactError, Brought, Files, Refused
 from distributed_grid.errors import GridError
 from distributed_grid.kernel.jobs import Job
 from distributed_grid.kernel.node import Node, NodeEvent, Noted
@@ -29,6 +29,7 @@ REMEMBERED_MAX: Final = 10_000  # Attempts whose outputs are in place.
 NS_OF_MS: Final = 1_000_000
 STATE_TRIES: Final = 5  # Its owner says it again each second, and is given up when it is dead.
 OUTPUT_TRIES: Final = 5  # The same, of outputs whose owner is there and will never have them.
+CHANGED: Final = "has changed here meanwhile"
 FOR_GOOD: Final = frozenset({"unknown", "gone", "malformed", "too-large"})  # Else: later.
 
 
@@ -135,13 +136,17 @@ class Bringing:
                 here = self._node.coordinator.node
                 return f"kept on {here}, not in {work.cwd} of where it was submitted: grid outputs"
             await self._fetching.have_from(peer, manifest, owner=owner)
+            spec = job.spec
+            is_all = spec.brings_changes and not spec.outputs
             brought = await asyncio.to_thread(
                 self._files.bring,
                 manifest,
                 work.cwd,
-                globs=job.spec.outputs,
+                globs=None if is_all else spec.outputs,
                 since_ns=(job.submitted_ms + 1) * NS_OF_MS - 1,
-                overwrite=job.spec.overwrite,
+                overwrite=spec.overwrite,
+                base=spec.ship.manifest if spec.ship is not None else "",
+                beside=f"grid-{spec.id[:SHORT]}",
             )
         except NotFetched as error:
             is_for_good = error.reason in FOR_GOOD and self._fetching.is_alive(peer)
@@ -149,7 +154,10 @@ class Bringing:
                 raise
             return f"not brought back, they are lost: {error.message}"
         except GridError as error:  # Also a glob that means nothing: the end counts all the same.
-            return f"not brought back: {error.message}"
+            again = (
+                f"they stay where it ran while there is room: grid outputs {job.spec.id[:SHORT]}"
+            )
+            return f"not brought back: {error.message}; {again}"
         finally:
             self._fetching.let_go(manifest, owner=owner)
         return _in_words(brought)
@@ -168,6 +176,9 @@ def _in_words(brought: Brought) -> str:
     told = [f"{count} {'file' if count == 1 else 'files'} written"] if count else []
     if brought.unchanged:
         told.append(f"{len(brought.unchanged)} as before")
+    if brought.beside:
+        pairs = tuple(Refused(path, name) for path, name in brought.beside)
+        told.append(f"kept beside what {CHANGED}: {in_words(pairs)}")
     if brought.conflicts:
         told.append(f"left as here: {in_words(brought.conflicts)}")
     return ", ".join(told)

@@ -7,7 +7,7 @@ counts.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Final
 
@@ -36,11 +36,12 @@ class HandingOut:
         unchanged: list[str] = []
         conflicts: dict[str, str] = {}
         # Of two the newer stays: as the first that is there, or as the last that replaces it.
-        names = found.manifests if wanted.overwrite else found.manifests[::-1]
+        all_of_them = (*found.manifests, *found.kept)
+        names = all_of_them if wanted.overwrite else all_of_them[::-1]
         for name in names:
             if not is_id(name):
                 raise NotFound("outputs of", found.name)
-            brought = await self._one(NodeId(found.node), ManifestId(name), found, wanted)
+            brought = await self._one(ManifestId(name), found, wanted)
             known = {*written, *unchanged}
             written += [path for path in brought.written if path not in known]
             unchanged += [path for path in brought.unchanged if path not in known]
@@ -53,12 +54,21 @@ class HandingOut:
             files=len(written),
         )
 
-    async def _one(
-        self, node: NodeId, manifest: ManifestId, found: Outputs, wanted: BringOutputs
-    ) -> Brought:
+    async def _have(self, manifest: ManifestId, found: Outputs, owner: str) -> None:
+        """From whoever has it: the home, or who ran it. Raises NotFetched, CacheError."""
+        failed: NotFetched | None = None
+        for node in (found.node or self._me(), *found.nodes):
+            try:
+                return await self._fetching.have_from(NodeId(node), manifest, owner=owner)
+            except NotFetched as error:
+                failed = failed or error
+        assert failed is not None, "somebody was asked"
+        raise failed
+
+    async def _one(self, manifest: ManifestId, found: Outputs, wanted: BringOutputs) -> Brought:
         owner = f"handing:{next(self._numbers)}"
         try:
-            await self._fetching.have_from(node or self._me(), manifest, owner=owner)
+            await self._have(manifest, found, owner)
             return await asyncio.to_thread(
                 self._files.bring,
                 manifest,
@@ -73,3 +83,14 @@ class HandingOut:
             raise
         finally:
             self._fetching.let_go(manifest, owner=owner)
+
+
+def merged(told: Sequence[OutputsBrought]) -> OutputsBrought:
+    """What came from several nodes, as one."""
+    return OutputsBrought(
+        job=told[0].job,
+        written=tuple(path for one in told for path in one.written)[:NAMED_MAX],
+        unchanged=tuple(path for one in told for path in one.unchanged)[:NAMED_MAX],
+        conflicts=tuple(each for one in told for each in one.conflicts)[:NAMED_MAX],
+        files=sum(one.files for one in told),
+    )

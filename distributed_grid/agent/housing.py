@@ -4,7 +4,8 @@ Lives here: what is prepared before it is handed on, what is collected before it
 directories that nobody needs any more. Never here: preparing one (`preparing`), deciding anything.
 Invariant: an end is told only after what the attempt left behind is in the store and durable; its
 directory goes only after the end is saved, so that a crash in between collects it again. One whose
-outputs could not be collected is kept for people: the last few, for some days.
+outputs could not be collected is kept for people: the last few, for some days. So is, for one day,
+what is more than comes back by itself.
 
 Reports are numbered, and an acknowledgement covers all that came before: while one is held back,
 nothing from its number on is acknowledged.
@@ -17,13 +18,15 @@ from typing import Any, Final
 import msgspec
 
 from distributed_grid.agent.preparing import Ground, Preparing, ToAttempt, needs_files
-from distributed_grid.edges.artifacts import ArtifactError, Chunks, Packed, Refused
+from distributed_grid.edges.artifacts import ArtifactError, Changed, Chunks, Packed, Refused
 from distributed_grid.edges.runner import Report, Runner
 from distributed_grid.errors import GridError
 from distributed_grid.kernel.jobs import Job
 from distributed_grid.kernel.resuming import is_kept, to_restore
+from distributed_grid.model import bytesize
 from distributed_grid.model.across import Saved
-from distributed_grid.model.artifact import ASKED, Manifest, ManifestId
+from distributed_grid.model.artifact import ASKED, RETURNED, Manifest, ManifestId
+from distributed_grid.model.ids import JobId
 from distributed_grid.model.job import JobSpec
 from distributed_grid.wire.keeper import (
     HAVING_RUN,
@@ -36,10 +39,15 @@ from distributed_grid.wire.keeper import (
     ToKeeper,
 )
 
+SHORT: Final = 12  # Characters of an id, for people.
 TOLD_MAX: Final = 3  # Names in a sentence; nobody reads more.
 KEPT: Final = "kept"  # How directories begin whose outputs could not be collected.
 KEPT_MAX: Final = 8  # Such directories: a full disk must not stay full for ever.
 KEPT_DAYS: Final = 7  # Who has not come for them by then does not want them.
+LEFT: Final = "left"  # How directories begin that hold more than comes back by itself:
+LEFT_DAYS: Final = 1
+LEFT_MAX: Final = 1_000  # so many.
+HANDED_S: Final = 3_600.0  # What somebody asks for of them stays in the store so long.
 MS_OF_DAY: Final = 86_400_000
 
 FindJob = Callable[[str], Job | None]  # By attempt.
@@ -73,7 +81,8 @@ class Housing:
         self._tasks: set[asyncio.Task[None]] = set()
         self._held: dict[int, str] = {}  # Reports by number that were not handed on yet.
         self._handed_on: dict[int, str] = {}  # Those that were, and are not saved yet.
-        self._staying: dict[str, str] = {}  # Attempts whose directory is kept, and as what.
+        # Attempts whose directory is kept: under which name, and which paths of it (none: all).
+        self._staying: dict[str, tuple[str, frozenset[bytes]]] = {}
         self._upto = self._acknowledged = 0
 
     # To the keeper
@@ -185,7 +194,9 @@ class Housing:
     async def _leave(self, report: Ended) -> None:
         """An attempt is over: what it leaves behind is kept, then its end is told."""
         job = self._job_of(report.attempt)
-        if job is not None and job.spec.outputs and report.how in HAVING_RUN:
+        spec = job.spec if job is not None else None
+        is_brought = spec is not None and (bool(spec.outputs) or spec.brings_changes)
+        if job is not None and is_brought and report.how in HAVING_RUN:
             report = await asyncio.to_thread(self._collected, report, job)
         if folder := self._state_of(report):
             report = await asyncio.to_thread(self._with_state, report, folder)
@@ -228,31 +239,72 @@ class Housing:
 
     def _collected(self, report: Ended, job: Job) -> Ended:
         folder, globs = f"{self._ground.root}/{report.attempt}", job.spec.outputs
-        files = self._ground.files
+        files, owner = self._ground.files, outputs_of(report.attempt)
+        changed: Changed | None = None
+        manifest: Manifest | None = None
+        packed = Packed(id=ManifestId(""), files=0, content_bytes=0)
         try:
-            packed = files.collect(
-                folder, owner=outputs_of(report.attempt), amount=ASKED, globs=globs
-            )
-            manifest = self._sync(packed.id)
+            changed = self._changed(folder, job.spec)
+            if changed is None or changed.coming:
+                only = changed.coming if changed is not None else None
+                packed = files.collect(folder, owner=owner, amount=ASKED, globs=globs, only=only)
+                manifest = self._sync(packed.id)
         except (GridError, OSError) as error:  # Also a glob of others that means nothing.
             why = error.message if isinstance(error, GridError) else error.strerror
-            where = self._keep(report, job) if files.has_entries(folder) else ""
+            only = changed.coming | changed.left if changed is not None else frozenset()
+            where = self._keep(report, job, only) if files.has_entries(folder) else ""
             note = _noted(report.note, f"its outputs stay behind: {why}{where}")
             return msgspec.structs.replace(report, note=note)
         is_something = manifest is not None and bool(manifest.files or manifest.links)
         left = _left_out(packed)
-        if not is_something and not left and report.code == 0:  # Else its end says enough.
+        if changed is not None and changed.left:
+            left = _noted(left, self._leave_more(report, job, changed))
+        elif globs and not is_something and not left and report.code == 0:  # Else its end says it.
             left = f"nothing matched {' '.join(globs)}: no outputs"
         return msgspec.structs.replace(
             report, outputs=packed.id if is_something else "", note=_noted(report.note, left)
         )
 
-    def _keep(self, report: Ended, job: Job) -> str:
+    def _changed(self, folder: str, spec: JobSpec) -> Changed | None:
+        """What it made or changed; None: that is not what counts. Raises GridError, OSError."""
+        if not spec.brings_changes:
+            return None
+        base, amount = spec.ship.manifest if spec.ship else "", ASKED if spec.outputs else RETURNED
+        return self._ground.files.changed(folder, base=base, amount=amount, globs=spec.outputs)
+
+    def _keep(self, report: Ended, job: Job, only: frozenset[bytes]) -> str:
         """Its directory stays when its end is saved; where somebody finds it, in words."""
-        name = f"{KEPT}-{report.ended_ms}-{report.attempt}"
-        self._staying[report.attempt] = kept = f"{self._ground.root}/{name}"
+        kept, node = self._stays(KEPT, report, job, only)
+        return f"; they are in {kept} on {node}, for up to {KEPT_DAYS} days: {_command(job)}"
+
+    def _leave_more(self, report: Ended, job: Job, changed: Changed) -> str:
+        """The same of what is more than comes back by itself."""
+        _, node = self._stays(LEFT, report, job, changed.left)
+        size, count = bytesize.text(changed.left_bytes), len(changed.left)
+        told = f"{size} of its outputs stay behind ({count} file{'' if count == 1 else 's'})"
+        most = f"{bytesize.text(RETURNED.bytes_max)} in {RETURNED.files_max} files come back"
+        return f"{told}, for a day on {node}, as at most {most}: {_command(job)}"
+
+    def _stays(self, word: str, report: Ended, job: Job, only: frozenset[bytes]) -> tuple[str, str]:
+        """Where it will be, and on which node."""
+        kept = f"{self._ground.root}/{word}-{report.ended_ms}-{_job_of(job)}-{report.attempt}"
+        self._staying[report.attempt] = kept, only
         node = next((one.node for one in job.attempts if one.id == report.attempt), "its machine")
-        return f"; they are in {kept} on {node}, for up to {KEPT_DAYS} days"
+        return kept, node
+
+    async def kept(self, job: JobId) -> tuple[ManifestId, ...]:
+        """What stays here of a job, for whoever asks for it. Raises ArtifactError, OSError."""
+        names = await asyncio.to_thread(self._ground.files.folders, self._ground.root)
+        found: list[ManifestId] = []
+        for name in sorted(one for one in names if _kept_ms(one) and f"-{job}-" in one):
+            folder, owner = f"{self._ground.root}/{name}", f"handed:{name}"
+            packed = await asyncio.to_thread(
+                self._ground.files.keep, folder, owner=owner, amount=ASKED
+            )
+            loop = asyncio.get_running_loop()
+            loop.call_later(HANDED_S, self._chunks.unpin, packed.id, owner)
+            found.append(packed.id)
+        return tuple(found)
 
     def _hand_on(self, reports: list[Report] | list[Ended]) -> None:
         if reports:
@@ -281,9 +333,10 @@ class Housing:
         That it has before the keeper forgets the end: the next agent would take it for one that
         nobody needs.
         """
-        folder, kept = f"{self._ground.root}/{attempt}", self._staying.pop(attempt, "")
+        folder = f"{self._ground.root}/{attempt}"
+        kept, only = self._staying.pop(attempt, ("", frozenset()))
         if kept:
-            await asyncio.to_thread(self._ground.files.set_aside, folder, kept)
+            await asyncio.to_thread(self._ground.files.set_aside, folder, kept, only)
         else:
             self._beside(self._remove(folder))
 
@@ -312,11 +365,13 @@ class Housing:
             names = await asyncio.to_thread(self._ground.files.folders, self._ground.root)
         except OSError:
             return  # The next time will do.
-        kept = sorted((at, name) for name in names if (at := _kept_ms(name)) is not None)
-        before_ms = self._ground.clock_ms() - KEPT_DAYS * MS_OF_DAY
-        for number, (at_ms, name) in enumerate(kept):
-            if at_ms < before_ms or number < len(kept) - KEPT_MAX:
-                await self._remove(f"{self._ground.root}/{name}")
+        all_kept = sorted((at, name) for name in names if (at := _kept_ms(name)) is not None)
+        for word, days, most in ((KEPT, KEPT_DAYS, KEPT_MAX), (LEFT, LEFT_DAYS, LEFT_MAX)):
+            kept = [one for one in all_kept if one[1].startswith(word)]
+            before_ms = self._ground.clock_ms() - days * MS_OF_DAY
+            for number, (at_ms, name) in enumerate(kept):
+                if at_ms < before_ms or number < len(kept) - most:
+                    await self._remove(f"{self._ground.root}/{name}")
 
     async def _remove(self, folder: str) -> None:
         await asyncio.to_thread(self._ground.files.remove, folder)
@@ -367,7 +422,16 @@ def _kept_ms(name: str) -> int | None:
     """When the attempt ended whose directory is kept under this name; None: it is another one."""
     word, _, rest = name.partition("-")
     at_ms = rest.partition("-")[0]
-    return int(at_ms) if word == KEPT and at_ms.isdecimal() else None
+    return int(at_ms) if word in (KEPT, LEFT) and at_ms.isdecimal() else None
+
+
+def _job_of(job: Job) -> JobId:
+    """As people call it."""
+    return job.spec.origin.job if job.spec.origin is not None else job.spec.id
+
+
+def _command(job: Job) -> str:
+    return f"grid outputs {_job_of(job)[:SHORT]}"
 
 
 def _noted(before: str, more: str) -> str:

@@ -73,7 +73,7 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
 def needs_files(spec: JobSpec) -> bool:
     """Whether it has a directory of its own here: a copy of one elsewhere, or to be sent back."""
     is_abroad = spec.work is not None and spec.work.is_abroad
-    return is_abroad and (spec.ship is not None or bool(spec.outputs))
+    return is_abroad and (spec.ship is not None or bool(spec.outputs) or spec.brings_changes)
 
 
 class Preparing:

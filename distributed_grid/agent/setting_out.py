@@ -26,18 +26,20 @@ from distributed_grid.edges.artifacts import (
 from distributed_grid.edges.artifacts import Packed as PackedFiles
 from distributed_grid.errors import GridError, NotFound
 from distributed_grid.kernel.jobs import Job
-from distributed_grid.kernel.node import Bound, Node, NodeEvent, Packed
+from distributed_grid.kernel.node import Bound, Node, NodeEvent, Noted, Packed
 from distributed_grid.model.artifact import ASKED, UNASKED, Amount, ManifestId, is_id
 from distributed_grid.model.ids import JobId, NodeId
 from distributed_grid.model.job import JobSpec, Shipment
 from distributed_grid.wire.across import Start
-from distributed_grid.wire.across_api import Pack
+from distributed_grid.wire.across_api import Pack, Travelling
 from distributed_grid.wire.across_api import Packed as PackedAnswer
 from distributed_grid.wire.job_lane import JobMessage
 
 HOLD_S: Final = 300.0  # What was packed waits so long for the job that it is for.
 LOOKS_MAX: Final = 1_000  # Directories whose last look is remembered,
 REFUSED_MS: Final = 10_000  # if it was refused, for so long.
+NOTHING: Final = "nothing"
+STAY_AT_HOME: Final = "links that lead outside stay at home:"
 
 
 class Look(msgspec.Struct):
@@ -71,12 +73,15 @@ class SettingOut:
         self._found: dict[JobId, Shipment | None] = {}  # Not told to the kernel yet.
         self._is_telling = False
         self._looks: dict[str, Look] = {}
+        self._notes: dict[str, str] = {}  # For the stories of jobs that leave with these files.
         self._numbers = count()
 
     # Somebody names files
 
     async def pack(self, wanted: Pack) -> PackedAnswer:
         """Take files as they are now. Raises CannotShip, TooMuch, BadValue, BadInput."""
+        if wanted.is_dry:
+            return PackedAnswer(travelling=await asyncio.to_thread(self._listed, wanted))
         ship, described = None, ""
         if wanted.is_nothing:
             owner = self._owner()
@@ -97,6 +102,19 @@ class SettingOut:
             described = found.id
         return PackedAnswer(ship=ship, python_env=described)
 
+    def _listed(self, wanted: Pack) -> Travelling:
+        why = "you said so" if wanted.is_nothing else ""
+        if not why and not wanted.paths:
+            why = self._files.why_nothing(wanted.directory)
+        if why:
+            return Travelling(note=nothing_of(wanted.directory, why))
+        return self._files.listed(
+            wanted.directory,
+            amount=amount_of(wanted),
+            paths=wanted.paths,
+            are_ignored_sent=wanted.ship_ignored,
+        )
+
     async def _pack(
         self,
         directory: str,
@@ -114,6 +132,8 @@ class SettingOut:
             paths=paths,
             are_ignored_sent=are_sent,
         )
+        if found.links_outside:
+            self._note(found.id, f"{STAY_AT_HOME} {', '.join(found.links_outside)}")
         if found.entries:
             self._hold(found.id, owner)
         else:
@@ -127,9 +147,17 @@ class SettingOut:
             refused = [Refused(".", "its disk does not answer")]
             raise CannotShip(directory, refused=refused)
         if not is_filled:
+            if why := await asyncio.to_thread(self._files.why_nothing, directory):
+                self._note(directory, nothing_of(directory, why))
             return None  # Seen in a moment; what is packed leaves a trace on the disk.
         found = await self._pack(directory, UNASKED)
         return found if found.entries else None
+
+    def _note(self, files: str, note: str) -> None:
+        """What people should know of a manifest, or of a directory of which there is none."""
+        if len(self._notes) >= LOOKS_MAX:
+            self._notes.clear()
+        self._notes[files] = note
 
     def _owner(self) -> str:
         return f"packed:{next(self._numbers)}"
@@ -186,17 +214,31 @@ class SettingOut:
 
     def to_peer(self, peer: NodeId, message: JobMessage) -> None:
         """Say something to another node; a start with the files that belong to it."""
-        if not isinstance(message, Start) or not self._lacks_files(message):
+        if not isinstance(message, Start):
             self.send(peer, message)
+        elif not self._lacks_files(message):
+            self._begin(peer, message)
         elif message.job in self._waiting:
             self._waiting[message.job].append((peer, message))
         elif message.job in self.bare:
-            self.send(peer, message)
+            self._begin(peer, message)
         elif (ship := self._node.coordinator.jobs[message.job].spec.ship) is not None:
-            self.send(peer, _with(message, ship))  # Packed since this was to be said.
+            self._begin(peer, _with(message, ship))  # Packed since this was to be said.
         else:
             self._waiting[message.job] = [(peer, message)]
             self.later(self._set_out(message.job))
+
+    def _begin(self, peer: NodeId, message: Start) -> None:
+        """Let it begin there; its story says what of its files stayed here, once."""
+        self.send(peer, message)
+        job, ship = self._node.coordinator.jobs.get(message.job), message.spec.ship
+        if job is not None and job.spec.work is not None and self._notes:
+            note = self._notes.get(ship.manifest if ship else job.spec.work.cwd)
+            if note and all(line.detail != note for line in job.story):
+                self.later(self._noted(message.job, note))
+
+    async def _noted(self, job: JobId, note: str) -> None:
+        await self.step(Noted(now_ms=self._clock_ms(), job=job, what="files", detail=note))
 
     def is_packing(self, job: JobId) -> bool:
         """Whether its start waits for its directory."""
@@ -251,7 +293,7 @@ class SettingOut:
         waiting = self._waiting.pop(job_id, [])
         for lease in {message.lease for _, message in waiting}:  # Each once, as it was said last.
             peer, message = [one for one in waiting if one[1].lease == lease][-1]
-            self.send(peer, _with(message, ship))
+            self._begin(peer, _with(message, ship))
 
     async def looked(self, job: Job) -> Shipment | GridError | None:
         """A look at its directory that began after it was submitted; jobs share it."""
@@ -301,6 +343,11 @@ class SettingOut:
 
 async def nothing(event: NodeEvent) -> None:
     """What follows before somebody is there to tell."""
+
+
+def nothing_of(directory: str, why: str) -> str:
+    """What people are told of a job that leaves without files."""
+    return f"{NOTHING} of {directory} travels ({why}): it starts in an empty directory"
 
 
 def amount_of(wanted: Pack) -> Amount:

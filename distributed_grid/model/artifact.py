@@ -60,6 +60,8 @@ class Amount(msgspec.Struct, frozen=True, kw_only=True):
     files_max: int
 
 
+# What a job leaves behind comes back up to this, unless somebody said --output.
+RETURNED: Final = Amount(bytes_max=256 << 20, files_max=20_000)
 UNASKED: Final = Amount(bytes_max=1 << 30, files_max=20_000)  # Nobody said --ship.
 ASKED: Final = Amount(bytes_max=CHUNKS_MAX * CHUNK_BYTES_MAX, files_max=FILES_MAX)
 

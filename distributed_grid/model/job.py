@@ -156,6 +156,9 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     origin: Origin | None = None  # Of a guest: the attempt it is, and who asked for it.
     ship: Shipment | None = None  # None: nothing travels; it finds its files where it runs.
     outputs: Patterns = ()  # Of files in its directory that are brought home.
+    # True: what it makes or changes in its copy of the directory comes home; of that only what
+    # matches `outputs`, if there are any. Older members know nothing of it.
+    brings_changes: bool = False
     overwrite: bool = False  # True: what comes home replaces newer files there.
     python_env: Hash = ""  # Of what describes its environment: among what travels.
 

@@ -74,6 +74,7 @@ class Pack(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     python_env: Annotated[str, msgspec.Meta(max_length=4_096)] = ""  # A file; empty: none.
     ship_ignored: bool = False  # Also what ignore files leave out; secrets only if named.
     is_nothing: bool = False  # Nothing travels: the job finds an empty directory.
+    is_dry: bool = False  # Nothing is taken: the answer lists what would be.
 
 
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,6 +100,7 @@ class Packed(msgspec.Struct, frozen=True, kw_only=True):
 
     ship: Shipment | None = None  # None: only the environment was asked for.
     python_env: str = ""  # The id of the manifest of that file, and of what it includes.
+    travelling: Travelling | None = None  # Of a question that takes nothing.
 
 
 class Outputs(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,6 +111,8 @@ class Outputs(msgspec.Struct, frozen=True, kw_only=True):
     node: str = ""  # The id of the node that has them; empty: the one that answers.
     manifests: tuple[str, ...] = ()  # Of an array one for each chunk, the newest last.
     globs: tuple[str, ...] = ()  # What of its directory was asked for.
+    kept: tuple[str, ...] = ()  # Of what stayed on the node that answers: more than comes back.
+    nodes: tuple[str, ...] = ()  # Ids of those it ran on: they may still have them.
 
 
 class BringOutputs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

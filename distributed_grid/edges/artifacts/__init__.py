@@ -40,11 +40,20 @@ class Packed(msgspec.Struct, frozen=True, kw_only=True):
     links_outside: tuple[str, ...] = ()  # The first of those that stay at home.
 
 
+class Changed(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job made or changed in its directory, by path."""
+
+    coming: frozenset[bytes] = frozenset()
+    left: frozenset[bytes] = frozenset()  # More than comes back by itself.
+    left_bytes: int = 0
+
+
 class Brought(msgspec.Struct, frozen=True, kw_only=True):
     """What became of outputs that came back."""
 
     written: tuple[str, ...] = ()
     unchanged: tuple[str, ...] = ()  # They were there already, byte for byte.
+    beside: tuple[tuple[str, str], ...] = ()  # Those that are here under another name: path, name.
     conflicts: tuple[Refused, ...] = ()  # They are left as they are here.
 
 
@@ -140,8 +149,20 @@ class Files(Protocol):
         """
         ...
 
-    def collect(self, root: str, *, owner: str, amount: Amount, globs: tuple[str, ...]) -> Packed:
-        """What a job leaves behind that matches. Raises BadValue, ArtifactError."""
+    def changed(
+        self, root: str, *, base: str, amount: Amount, globs: tuple[str, ...] = ()
+    ) -> Changed:
+        """What a job made or changed since a directory was unpacked, and how much of it comes back.
+
+        `base`: the manifest, empty if there was nothing. Raises BadValue, OSError, CacheError.
+        """
+        ...
+
+    def collect(
+        self, root: str, *, owner: str, amount: Amount, globs: tuple[str, ...] = (),
+        only: frozenset[bytes] | None = None,
+    ) -> Packed:  # fmt: skip
+        """What a job leaves behind that matches, or these paths. Raises BadValue, ArtifactError."""
         ...
 
     def keep(self, root: str, *, owner: str, amount: Amount) -> Packed:
@@ -156,10 +177,15 @@ class Files(Protocol):
         ...
 
     def bring(
-        self, manifest: ManifestId, root: str, *, globs: tuple[str, ...], since_ns: int,
-        overwrite: bool = False,
+        self, manifest: ManifestId, root: str, *, globs: tuple[str, ...] | None, since_ns: int,
+        overwrite: bool = False, base: str = "", beside: str = "",
     ) -> Brought:  # fmt: skip
-        """Write outputs into a directory, each whole, none over what changed since then."""
+        """Write outputs into a directory, each whole, none over what changed since then.
+
+        `globs`: None for all that may come unasked. `base`: the manifest of what travelled from
+        here; what is as it was then may be replaced, too. `beside`: the end of the names under
+        which the others are kept; empty: they are not.
+        """
         ...
 
     def pack_recipe(self, root: str, path: str, *, owner: str) -> Packed:
@@ -190,10 +216,10 @@ class Files(Protocol):
         """A job has left a directory of ours, whatever is in it; a second time is fine."""
         ...
 
-    def set_aside(self, target: str, aside: str) -> None:
+    def set_aside(self, target: str, aside: str, only: frozenset[bytes] = frozenset()) -> None:
         """A job has left a directory of ours that people may want: it gets another name.
 
-        If it cannot have that it stays as it is.
+        Only some paths of it, if there are any. If it cannot have that name it stays as it is.
         """
         ...
 

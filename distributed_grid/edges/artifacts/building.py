@@ -95,14 +95,14 @@ class Builder:
         self, recipe: Recipe, interpreter: Interpreter, home: str, target: str
     ) -> list[list[str]]:
         """What builds it, one after the other."""
-        if recipe.kind == "uv.lock":
-            if self._uv is None:
-                why = "uv.lock is read by uv, which is not installed here"
-                raise NotBuilt(why=why, log=f"{home}/build.log")
+        if recipe.requirements is None and self._uv is None:
+            why = "this uv.lock is read by uv, which is not installed here"
+            raise NotBuilt(why=why, log=f"{home}/build.log")
+        if recipe.kind == "uv.lock" and self._uv is not None:
             sync = [self._uv, "sync", "--frozen", "--no-install-project", "--no-dev"]
             return [[*sync, "--python", interpreter.path, "--project", f"{home}/from"]]
         listed = f"{home}/from/{next(iter(recipe.files))}"
-        if recipe.kind == "pyproject.toml":
+        if recipe.kind != "requirements":
             listed = f"{home}/from/{_LISTED}" if recipe.requirements else ""
         wants = ["-r", listed] if listed else []
         if self._uv is not None:
@@ -190,7 +190,7 @@ def _prepare(home: str, recipe: Recipe) -> None:
         with open(f"{home}/from/{name}", "wb") as file:
             file.write(body)
     with open(f"{home}/from/{_LISTED}", "w", encoding="utf-8") as listed:
-        listed.write("".join(f"{word}\n" for word in recipe.requirements))
+        listed.write("".join(f"{word}\n" for word in recipe.requirements or ()))
 
 
 def _begin(log: str, command: list[str]) -> int:

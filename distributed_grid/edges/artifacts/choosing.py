@@ -44,6 +44,18 @@ def wanted_by(globs: Sequence[Pattern]) -> Wanted:
     return wanted
 
 
+def wanted_among(paths: frozenset[bytes]) -> Wanted:
+    """The same of paths themselves."""
+    steps = [path.split(b"/") for path in paths]
+    above = frozenset(b"/".join(one[:length]) for one in steps for length in range(1, len(one)))
+
+    def wanted(path: Sequence[bytes], is_folder: bool) -> bool:
+        whole = b"/".join(path)
+        return whole in (above if is_folder else paths) or whole in paths
+
+    return wanted
+
+
 def is_meant(globs: Sequence[Pattern], path: Sequence[bytes]) -> bool:
     """Whether a path, or a folder that it is in, matches."""
     return any(glob.matches(path[:length]) for glob in globs for length in range(1, len(path) + 1))

@@ -14,17 +14,19 @@ from distributed_grid.edges.artifacts import (
     CacheFull,
     CannotShip,
     CannotUnpack,
+    Changed,
     Packed,
     Refused,
 )
-from distributed_grid.edges.artifacts.choosing import globs_of, path_below, wanted_by
+from distributed_grid.edges.artifacts.changes import Comparing, Unpacked, chosen
+from distributed_grid.edges.artifacts.choosing import globs_of, path_below, wanted_among, wanted_by
 from distributed_grid.edges.artifacts.chunks import ChunkStore
 from distributed_grid.edges.artifacts.git_excludes import level_of
 from distributed_grid.edges.artifacts.outputs import Bringing, bring
 from distributed_grid.edges.artifacts.packing import Packing, Source, looked, why_rooted
 from distributed_grid.edges.artifacts.requirements import recipe_of, write_recipe
 from distributed_grid.edges.artifacts.spares import Spares
-from distributed_grid.edges.artifacts.unpacking import remove, unpack
+from distributed_grid.edges.artifacts.unpacking import remove, thin_out, unpack
 from distributed_grid.edges.artifacts.walking import Walk, Wanted
 from distributed_grid.model.artifact import ASKED, Amount, Manifest, ManifestId, shown
 from distributed_grid.wire.across_api import LeftOut, Travelling
@@ -113,9 +115,30 @@ class DiskFiles:
         self._spares.note(manifest, made, target)
         return made
 
-    def collect(self, root: str, *, owner: str, amount: Amount, globs: tuple[str, ...]) -> Packed:
-        """What a job leaves behind that matches."""
-        return self._collect(root, owner, amount, wanted_by(globs_of(globs)))
+    def changed(
+        self, root: str, *, base: str, amount: Amount, globs: tuple[str, ...] = ()
+    ) -> Changed:
+        """What a job made or changed since a directory was unpacked."""
+        before = self._spares.before(root)
+        if before is None:
+            before = Unpacked(
+                (self._store.manifest(ManifestId(base)) if base else None) or Manifest()
+            )
+        comparing = Comparing(self._store, before, with_litter=bool(globs))
+        return chosen(comparing.changed(os.fsencode(root)), globs_of(globs), amount)
+
+    def collect(
+        self,
+        root: str,
+        *,
+        owner: str,
+        amount: Amount,
+        globs: tuple[str, ...] = (),
+        only: frozenset[bytes] | None = None,
+    ) -> Packed:
+        """What a job leaves behind that matches, or these paths."""
+        wanted = wanted_by(globs_of(globs)) if only is None else wanted_among(only)
+        return self._collect(root, owner, amount, wanted)
 
     def keep(self, root: str, *, owner: str, amount: Amount) -> Packed:
         """All that is in a directory of ours and can travel."""
@@ -161,12 +184,15 @@ class DiskFiles:
         manifest: ManifestId,
         root: str,
         *,
-        globs: tuple[str, ...],
+        globs: tuple[str, ...] | None,
         since_ns: int,
         overwrite: bool = False,
+        base: str = "",
+        beside: str = "",
     ) -> Brought:
         """Write outputs into a directory, each whole, none over what changed since then."""
-        wanted = Bringing(root, globs_of(globs), since_ns, overwrite)
+        meant = None if globs is None else globs_of(globs)
+        wanted = Bringing(root, meant, since_ns, overwrite, ManifestId(base), beside)
         return bring(self._store, manifest, wanted)
 
     def pack_recipe(self, root: str, path: str, *, owner: str) -> Packed:
@@ -228,9 +254,11 @@ class DiskFiles:
         if os.path.lexists(target) and not self._spares.give_back(target):
             remove(os.fsencode(target))
 
-    def set_aside(self, target: str, aside: str) -> None:
+    def set_aside(self, target: str, aside: str, only: frozenset[bytes] = frozenset()) -> None:
         """A job has left a directory of ours that people may want: it gets another name."""
         with contextlib.suppress(OSError):
+            if only:
+                thin_out(os.fsencode(target), only)
             os.rename(target, aside)
             self._spares.give_back(target)  # It is gone: only how it looked is forgotten.
 

@@ -3,8 +3,9 @@
 Lives here: globs of outputs, and writing among the files of people. Never here: cutting files
 (`packing`), making directories of our own (`unpacking`).
 Invariant: a file is replaced whole or not at all; what has changed here since the job was
-submitted, also while its output is written, stays as it is, unless it is to be overwritten; no
-symbolic link of the place is followed; nothing comes that was not asked for.
+submitted, also while its output is written, stays as it is, unless it is to be overwritten: what
+came is kept beside it. No symbolic link of the place is followed; nothing comes that was not asked
+for, and nothing into the folders of version control and keys.
 """
 
 import contextlib
@@ -15,26 +16,32 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from collections.abc import Iterator
+from typing import Final, NamedTuple, Protocol
 
 from distributed_grid.edges.artifacts import Brought, CannotUnpack, Refused
+from distributed_grid.edges.artifacts.changes import Pieces, bytes_of, holds, pieces_of
 from distributed_grid.edges.artifacts.choosing import is_meant
 from distributed_grid.edges.artifacts.chunks import ChunkStore
 from distributed_grid.edges.artifacts.ignoring import Pattern
+from distributed_grid.edges.artifacts.recall import SECOND_NS
+from distributed_grid.edges.artifacts.staying import GUARDED, MARKS, is_litter
 from distributed_grid.edges.artifacts.walking import DRAFT, is_draft
 from distributed_grid.model.artifact import (
     CHUNK_BYTES_MAX,
+    NAME_BYTES_MAX,
+    RETURNED,
     ROOT,
     File,
     Manifest,
     ManifestId,
     Symlink,
+    joined,
     shown,
-    stretches,
 )
 
 CHANGED: Final = "it has changed here since the job was submitted"
+BESIDE_MAX: Final = 10_000  # Files that are kept beside one; an array may write one each.
 SYNCED_MAX: Final = 1_000  # Files that are synced one by one; more at once, with all of the disk.
 DEAD_NS: Final = 86_400 * 10**9  # A draft that was not written to for a day: of a life cut short.
 SWEPT_MAX: Final = 10_000  # Entries of a folder that are looked at for such.
@@ -48,9 +55,19 @@ class Bringing(NamedTuple):
     """How outputs are brought back."""
 
     root: str
-    globs: tuple[Pattern, ...]
+    globs: tuple[Pattern, ...] | None  # None: all that may come unasked.
     since_ns: int  # What changed here after this moment, by this machine's clock, stays. -1: all.
     overwrite: bool = False
+    base: ManifestId = ManifestId("")  # Of what travelled from here, before the job.
+    beside: str = ""  # The end of other names; empty: nothing is kept under one.
+
+
+class Bring(Protocol):
+    """Brings one thing into an open folder, under a name; whether it was not there already."""
+
+    def __call__(self, folder: int, name: bytes, *, is_beside: bool = False) -> bool:
+        """Raise Conflict if something there is to stay."""
+        ...
 
 
 class Conflict(Exception):
@@ -62,6 +79,8 @@ def bring(store: ChunkStore, manifest_id: ManifestId, wanted: Bringing) -> Broug
     manifest = store.manifest(manifest_id)
     if manifest is None:
         raise CannotUnpack(wanted.root, why="its manifest is not here", lacking=1)
+    if wanted.globs is None and manifest.content_bytes > RETURNED.bytes_max:
+        raise CannotUnpack(wanted.root, why="more came than was asked for")
     try:
         return _Bringer(store, manifest, wanted).bring()
     except OSError as error:
@@ -76,11 +95,14 @@ class _Bringer:
         self._folders = [path.split(b"/") for path in manifest.folder_paths()]
         self._written: list[str] = []
         self._unchanged: list[str] = []
+        self._beside: list[tuple[str, str]] = []
         self._conflicts: list[Refused] = []
+        self._sent: dict[bytes, Pieces] | None = None
+        self._base = Manifest()
         self._swept: set[int] = set()  # Folders without drafts of other lives.
 
     def bring(self) -> Brought:
-        for number, pieces in self._files():
+        for number, pieces in enumerate(pieces_of(self._manifest)):
             file = self._manifest.files[number]
             bring = functools.partial(self._bring_file, file, pieces)
             self._try(file.folder, file.name, bring)
@@ -91,23 +113,28 @@ class _Bringer:
         return Brought(
             written=tuple(self._written),
             unchanged=tuple(self._unchanged),
+            beside=tuple(self._beside),
             conflicts=tuple(self._conflicts),
         )
 
-    def _files(self) -> Iterator[tuple[int, list[tuple[int, int, int]]]]:
-        """For each file: the (chunk, begin, end) it is made of."""
-        pieces: list[list[tuple[int, int, int]]] = [[] for _ in self._manifest.files]
-        for chunk, parts in stretches(self._manifest):
-            for number, begin, end in parts:
-                pieces[number].append((chunk, begin, end))
-        return iter(enumerate(pieces))
+    def _why_not(self, steps: list[bytes]) -> str:
+        """Why something is not written, whatever is there; empty: it may be."""
+        globs = self._wanted.globs
+        if globs is not None and not is_meant(globs, steps):
+            return "nobody asked for it"
+        if any(step.lower() in GUARDED for step in steps):
+            return "nothing of a job is written there"
+        last = len(steps) - 1
+        if globs is None and any(is_litter(s, is_folder=at < last) for at, s in enumerate(steps)):
+            return "nobody asked for it"
+        return ""
 
-    def _try(self, folder: int, name: bytes, bring: Callable[[int], bool]) -> None:
+    def _try(self, folder: int, name: bytes, bring: Bring) -> None:
         """Bring one thing into its folder, which is made if need be; note what became of it."""
         steps = [] if folder == ROOT else self._folders[folder]
         path = shown(b"/".join([*steps, name]))
-        if not is_meant(self._wanted.globs, [*steps, name]):
-            self._conflicts.append(Refused(path, "nobody asked for it"))
+        if why := self._why_not([*steps, name]):
+            self._conflicts.append(Refused(path, why))
             return
         try:
             descriptor = self._descend(steps)
@@ -115,13 +142,32 @@ class _Bringer:
                 if folder not in self._swept:
                     self._swept.add(folder)
                     _sweep(descriptor)
-                is_written = bring(descriptor)
+                try:
+                    try:
+                        is_written = bring(descriptor, name)
+                    except Conflict:  # What came there meanwhile may be the same: of another rank.
+                        is_written = bring(descriptor, name)
+                except Conflict as conflict:
+                    other = self._put_beside(descriptor, name, bring, conflict)
+                    self._beside.append((path, shown(other)))
+                    return
             finally:
                 os.close(descriptor)
         except Conflict as conflict:
             self._conflicts.append(Refused(path, str(conflict)))
         else:
             (self._written if is_written else self._unchanged).append(path)
+
+    def _put_beside(self, folder: int, name: bytes, bring: Bring, why: Conflict) -> bytes:
+        """Keep something under another name; raises the Conflict if it is not to be kept."""
+        end = b"." + os.fsencode(self._wanted.beside)
+        for number in range(1, BESIDE_MAX + 1) if self._wanted.beside else ():
+            whole = end if number == 1 else b"%s-%d" % (end, number)
+            other = name[: NAME_BYTES_MAX - len(whole)] + whole
+            with contextlib.suppress(Conflict):  # Another one is there: of another try, say.
+                bring(folder, other, is_beside=True)
+                return other
+        raise why
 
     def _descend(self, steps: list[bytes]) -> int:
         descriptor = os.open(self._wanted.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -130,6 +176,9 @@ class _Bringer:
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(step, 0o777, dir_fd=descriptor)
                 below = os.open(step, _FOLDER, dir_fd=descriptor)
+                if self._wanted.globs is None and any(_status(below, mark) for mark in MARKS):
+                    os.close(below)
+                    raise Conflict("it belongs to a virtual environment here")
             except OSError as error:
                 if error.errno in (errno.ENOTDIR, errno.ELOOP):
                     path = shown(b"/".join(steps[: depth + 1]))
@@ -140,13 +189,15 @@ class _Bringer:
             descriptor = below
         return descriptor
 
-    def _bring_file(self, file: File, pieces: list[tuple[int, int, int]], folder: int) -> bool:
-        there = _status(folder, file.name)
+    def _bring_file(
+        self, file: File, pieces: Pieces, folder: int, name: bytes, *, is_beside: bool = False
+    ) -> bool:
+        there = _status(folder, name)
         if there is not None:
             _refuse_other(there, stat.S_IFREG)
-            if there.st_size == file.size and self._is_same(folder, file.name, pieces):
+            if there.st_size == file.size and holds(folder, name, self._bytes(pieces)):
                 return False
-            self._refuse_newer(there)
+            self._refuse_newer(there, file, folder, is_beside=is_beside)
         with _draft(folder) as draft:
             descriptor = os.open(draft, _DRAFT, 0o600, dir_fd=folder)
             try:
@@ -158,19 +209,21 @@ class _Bringer:
                     os.fsync(descriptor)
             finally:
                 os.close(descriptor)
-            self._place(draft, file.name, folder, before=there, kind=stat.S_IFREG)
+            self._place(draft, name, folder, before=there, kind=stat.S_IFREG)
         return True
 
-    def _bring_link(self, link: Symlink, folder: int) -> bool:
-        there = _status(folder, link.name)
+    def _bring_link(
+        self, link: Symlink, folder: int, name: bytes, *, is_beside: bool = False
+    ) -> bool:
+        there = _status(folder, name)
         if there is not None:
             _refuse_other(there, stat.S_IFLNK)
-            if os.readlink(link.name, dir_fd=folder) == link.target:
+            if os.readlink(name, dir_fd=folder) == link.target:
                 return False
-            self._refuse_newer(there)
+            self._refuse_newer(there, link, folder, is_beside=is_beside)
         with _draft(folder) as draft:
             os.symlink(link.target, draft, dir_fd=folder)
-            self._place(draft, link.name, folder, before=there, kind=stat.S_IFLNK)
+            self._place(draft, name, folder, before=there, kind=stat.S_IFLNK)
         return True
 
     def _place(
@@ -193,28 +246,43 @@ class _Bringer:
                 self._refuse_changed()
         os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
 
-    def _refuse_newer(self, there: os.stat_result) -> None:
+    def _refuse_newer(
+        self, there: os.stat_result, one: File | Symlink, folder: int, *, is_beside: bool
+    ) -> None:
+        """Refuse what is not as it was when the job was submitted, nor as it travelled."""
+        if is_beside:
+            raise Conflict("another is here")
         newest = max(there.st_mtime_ns, there.st_ctime_ns)
-        if newest > self._wanted.since_ns:
+        if there.st_mtime_ns % SECOND_NS == there.st_ctime_ns % SECOND_NS == 0:
+            newest += SECOND_NS  # It may have changed up to so much later.
+        if newest > self._wanted.since_ns and not self._is_as_sent(there, one, folder):
             self._refuse_changed()
+
+    def _is_as_sent(self, there: os.stat_result, one: File | Symlink, folder: int) -> bool:
+        """Whether a file here is, byte for byte, what travelled before the job."""
+        if self._sent is None:
+            self._base = self._store.manifest(self._wanted.base) or Manifest()
+            paths = self._base.folder_paths()
+            self._sent = {
+                joined(b"" if file.folder == ROOT else paths[file.folder], file.name): pieces
+                for file, pieces in zip(self._base.files, pieces_of(self._base), strict=True)
+            }
+        steps = [] if one.folder == ROOT else self._folders[one.folder]
+        pieces = self._sent.get(b"/".join([*steps, one.name]))
+        if pieces is None or sum(end - begin for _, begin, end in pieces) != there.st_size:
+            return False
+        return holds(folder, one.name, bytes_of(self._store, self._base, pieces))
 
     def _refuse_changed(self) -> None:
         if not self._wanted.overwrite:
             is_any = self._wanted.since_ns < 0
             raise Conflict("another is here" if is_any else CHANGED)
 
-    def _is_same(self, folder: int, name: bytes, pieces: list[tuple[int, int, int]]) -> bool:
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        with open(os.open(name, flags, dir_fd=folder), "rb", buffering=0) as file:
-            return all(file.read(len(data)) == data for data in self._bytes(pieces))
-
-    def _bytes(self, pieces: list[tuple[int, int, int]]) -> Iterator[memoryview]:
-        digests = self._manifest.digests
-        for chunk, begin, end in pieces:
-            data = self._store.get(digests[chunk * 32 : chunk * 32 + 32])
-            if data is None or len(data) != self._manifest.sizes[chunk]:
+    def _bytes(self, pieces: Pieces) -> Iterator[memoryview]:
+        for part in bytes_of(self._store, self._manifest, pieces):
+            if part is None:
                 raise CannotUnpack(self._wanted.root, why="a chunk is not here", lacking=1)
-            yield memoryview(data)[begin:end]
+            yield part
 
 
 @contextlib.contextmanager

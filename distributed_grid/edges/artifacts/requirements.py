@@ -11,6 +11,7 @@ import re
 import tomllib
 from typing import Any, Final, Literal, NamedTuple
 
+from distributed_grid.edges.artifacts.uv_lock import pinned
 from distributed_grid.errors import BadInput
 
 Kind = Literal["requirements", "uv.lock", "pyproject.toml"]
@@ -28,7 +29,7 @@ class Recipe(NamedTuple):
     kind: Kind
     files: dict[str, bytes]  # By name; the first is the one that was named.
     requires_python: str = ""
-    requirements: tuple[str, ...] = ()  # Of a pyproject.toml, for those who cannot read it.
+    requirements: tuple[str, ...] | None = ()  # For those who cannot read it; None: only uv can.
 
     @property
     def hash(self) -> str:
@@ -46,7 +47,8 @@ def recipe_of(root: str, name: str) -> Recipe:
         beside = os.path.join(os.path.dirname(name), "pyproject.toml")
         files = {"uv.lock": _body(root, name), "pyproject.toml": _body(root, beside)}
         lock = _toml(name, files["uv.lock"])
-        return Recipe("uv.lock", files, requires_python=str(lock.get("requires-python", "")))
+        wanted = str(lock.get("requires-python", ""))
+        return Recipe("uv.lock", files, requires_python=wanted, requirements=pinned(lock))
     if base == "pyproject.toml":
         body = _body(root, name)
         project = _toml(name, body).get("project", {})

@@ -15,6 +15,7 @@ import time
 from typing import Final, NamedTuple
 
 from distributed_grid.edges.artifacts import CacheError, CannotUnpack
+from distributed_grid.edges.artifacts.changes import Look, Unpacked, look_of
 from distributed_grid.edges.artifacts.chunks import ChunkStore
 from distributed_grid.edges.artifacts.recall import YOUNG_NS
 from distributed_grid.edges.artifacts.unpacking import OPEN_FOR_US, remove, write_files
@@ -25,15 +26,15 @@ SHARE: Final = 4  # They hold a quarter of what the store may hold, at most.
 ENTRIES_MAX: Final = 20_000  # How each looked is kept in memory: some 200 bytes.
 _LOOKS_AGAIN: Final = -1
 
-Look = tuple[int, int, int, int, int]  # Inode, mode, size, and both times.
-
 
 class Spare(NamedTuple):
     """A directory that was made from a manifest, and how its files looked then."""
 
     manifest: ManifestId
-    looks: list[Look | None]  # None: too young to tell.
+    before: Unpacked
     size_bytes: int
+    young_ns: int  # Of what has changed since then, the looks need not tell.
+    is_kept: bool = True  # Else it is no use for others.
 
 
 class Spares:
@@ -50,23 +51,28 @@ class Spares:
     def note(self, manifest_id: ManifestId, manifest: Manifest, target: str) -> None:
         """A directory was made; what it looks like is remembered until it is given back."""
         size = sum(file.size for file in manifest.files)
-        if not 0 < manifest.entries <= ENTRIES_MAX or size > self._bytes_max or _is_shut(manifest):
-            return
+        is_few = 0 < manifest.entries <= ENTRIES_MAX and size <= self._bytes_max
         root, folders = os.fsencode(target), manifest.folder_paths()
         young_ns = time.time_ns() - YOUNG_NS
-        looks: list[Look | None] = []
+        looks: list[Look] = []
         for file in manifest.files:
             folder = root if file.folder == ROOT else joined(root, folders[file.folder])
-            look = _look(os.lstat(joined(folder, file.name)))
-            looks.append(look if look[-1] < young_ns else None)
+            looks.append(look_of(os.lstat(joined(folder, file.name))))
+        before, is_kept = Unpacked(manifest, looks), is_few and not _is_shut(manifest)
         with self._lock:
-            self._made[target] = Spare(manifest_id, looks, size)
+            self._made[target] = Spare(manifest_id, before, size, young_ns, is_kept)
+
+    def before(self, target: str) -> Unpacked | None:
+        """How a directory in use was when it was made; None: nobody remembers."""
+        with self._lock:
+            spare = self._made.get(target)
+        return spare.before if spare is not None else None
 
     def give_back(self, target: str) -> bool:
         """A job has left; whether its directory is kept for another."""
         with self._lock:
             spare = self._made.pop(target, None)
-            if spare is None:
+            if spare is None or not spare.is_kept:
                 return False
             path = self._next()
             try:
@@ -134,14 +140,10 @@ def _is_shut(manifest: Manifest) -> bool:
     return any(mode & OPEN_FOR_US != OPEN_FOR_US for mode in modes)
 
 
-def _look(status: os.stat_result) -> Look:
-    return status.st_ino, status.st_mode, status.st_size, status.st_mtime_ns, status.st_ctime_ns
-
-
 def _put_in_order(store: ChunkStore, manifest: Manifest, spare: Spare, root: bytes) -> None:
     """Remove what does not belong there, make what is missing. Raises OSError, CannotUnpack."""
     os.chmod(root, OPEN_FOR_US)
-    order = _Order(manifest, spare.looks)
+    order = _Order(manifest, spare)
     order.look_through(root)
     paths = [joined(root, path) for path in manifest.folder_paths()]
     for path, folder in zip(paths, manifest.folders, strict=True):
@@ -160,11 +162,11 @@ def _put_in_order(store: ChunkStore, manifest: Manifest, spare: Spare, root: byt
 class _Order:
     """What is as it should be in a directory; the rest is removed."""
 
-    def __init__(self, manifest: Manifest, looks: list[Look | None]) -> None:
+    def __init__(self, manifest: Manifest, spare: Spare) -> None:
         self._folders = {(one.parent, one.name): at for at, one in enumerate(manifest.folders)}
         self._files = {(one.folder, one.name): at for at, one in enumerate(manifest.files)}
         self._links = {(one.folder, one.name): one.target for one in manifest.links}
-        self._looks = looks
+        self._looks, self._young_ns = spare.before.looks, spare.young_ns
         self.lacking = set(range(len(manifest.files)))
         self.seen: set[tuple[int, bytes]] = set()  # Folders and links.
 
@@ -194,7 +196,8 @@ class _Order:
             is_right = key in self._folders
         else:
             at = self._files.get(key)
-            if at is None or self._looks[at] != _look(entry.stat(follow_symlinks=False)):
+            look = look_of(entry.stat(follow_symlinks=False))
+            if at is None or self._looks[at] != look or look[-1] >= self._young_ns:
                 return False
             self.lacking.discard(at)
             return True

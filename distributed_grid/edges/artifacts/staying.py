@@ -83,11 +83,20 @@ __pycache__/
 """
 _BUILT_IN: Final = rules_of(_SECRETS, _LITTER)
 _SECRETS_COUNT: Final = sum(line_of(line) is not None for line in _SECRETS.split(b"\n"))
+_NEVER_BACK: Final = rules_of(_LITTER)
+GUARDED: Final = frozenset(
+    (b".git", b".hg", b".svn", b".ssh", b".gnupg", b".aws", b".azure", b".kube")
+)  # Nothing that a job leaves behind is ever written below these.
 MARKS: Final = (b"pyvenv.cfg", b"conda-meta")  # A folder with one of these is an environment.
 
 SECRET: Final = "may hold secrets, name it to send it"  # noqa: S105  (a reason)
 LITTER: Final = "left out by default"
 ENVIRONMENT: Final = "a virtual environment"
+
+
+def is_litter(name: bytes, *, is_folder: bool) -> bool:
+    """Whether something that a job made is of no use elsewhere, or for others to write."""
+    return name.lower() in GUARDED or _NEVER_BACK.last(name, name, is_folder=is_folder) >= 0
 
 
 class Scope(NamedTuple):

@@ -16,6 +16,7 @@ import itertools
 import os
 import shutil
 import stat
+import time
 from collections.abc import Container, Iterable
 from typing import Final
 
@@ -31,6 +32,7 @@ from distributed_grid.model.artifact import (
 )
 
 OPEN_FOR_US: Final = 0o700  # While a folder is filled; its own mode comes last.
+STAMP_NS: Final = 10 * 10**9  # So far back lies the time of what was unpacked: see `changes`.
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _ZEROS: Final = bytes(CHUNK_BYTES_MAX)
 _numbers: Final = itertools.count()
@@ -103,6 +105,7 @@ class _Writer:
         self._paths = paths
         self._open = -1  # A descriptor.
         self._number = -1  # Of the open file.
+        self._stamp = ((time.time_ns() - STAMP_NS) // 10**9 * 10**9,) * 2
 
     def write(self, data: bytes, parts: Iterable[tuple[int, int, int]]) -> None:
         view = memoryview(data)
@@ -126,6 +129,7 @@ class _Writer:
 
     def close(self) -> None:
         if self._open >= 0:
+            os.utime(self._open, ns=self._stamp)
             os.close(self._open)
             self._open = self._number = -1
 
@@ -151,6 +155,16 @@ def remove(path: bytes) -> None:
                 os.unlink(name)
 
     shutil.rmtree(os.fsdecode(path), onerror=again)
+
+
+def thin_out(root: bytes, only: frozenset[bytes]) -> None:
+    """Remove all files of a tree of ours but these."""
+    for folder, _, names in os.walk(root):
+        start = folder[len(root) + 1 :]
+        for name in names:
+            if joined(start, name) not in only:
+                with contextlib.suppress(OSError):
+                    os.unlink(joined(folder, name))
 
 
 def _take_place(draft: bytes, target: bytes) -> None:

@@ -399,7 +399,7 @@ async def test_the_rest_is_this_agents_own():
     assert (await grid.queue(limit=1)).total == 0
     assert grid.metrics() == agent.metrics()
     assert grid.mesh is agent.mesh
-    assert len([event async for event in grid.events(after=0)]) == 3
+    assert len([event async for event in grid.events(after=(0, 0))]) == 3
     await grid.down(stop_jobs=False)
     assert agent.is_stopping.is_set()
     assert town.lanes.said == []

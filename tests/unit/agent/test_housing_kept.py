@@ -10,10 +10,12 @@ from distributed_grid.edges.artifacts import CacheFull, TooMuch
 from distributed_grid.kernel.jobs import Attempt
 from distributed_grid.model.artifact import UNASKED
 from distributed_grid.wire.keeper import Acknowledge, Started
+from tests.builders import a_job
 from tests.unit.agent.housing_lab import run_in_lab
 from tests.unit.artifacts.lab import picture, plant
 
 DAY_MS = 86_400_000
+JOB = a_job("job").id
 
 
 @pytest.fixture
@@ -138,7 +140,7 @@ def test_it_has_its_new_name_before_the_keeper_forgets_the_end(lab, tree):
         lab.runner._inner.send = looking
         await saved(lab, end)
 
-        assert seen == [f"kept-{end.ended_ms}-one"]
+        assert seen == [f"kept-{end.ended_ms}-{JOB}-one"]
 
     lab(test)
 
@@ -204,7 +206,7 @@ def test_too_many_go_when_another_is_kept(lab, tree, monkeypatch):
         ends = [await ended(lab, tree, attempt) for attempt in ("one", "two", "three")]
         left = await saved(lab, ends[-1])
 
-        assert left == sorted(f"kept-{end.ended_ms}-{end.attempt}" for end in ends)[-2:]
+        assert left == sorted(f"kept-{end.ended_ms}-{JOB}-{end.attempt}" for end in ends)[-2:]
 
     lab(test)
 

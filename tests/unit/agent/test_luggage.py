@@ -382,7 +382,10 @@ def test_what_changed_here_is_left_and_told(lab, tree, left_behind):
 
         assert (tree / "out.txt").read_text() == "mine\n"
         (told,) = [detail for what, detail in lab.story(spec) if what == "outputs"]
-        assert told.startswith("1 as before, left as here: out.txt (it has changed here")
+        assert told == (
+            "1 as before, kept beside what has changed here meanwhile: "
+            f"out.txt (out.txt.grid-{spec.id[:12]})"
+        )
 
     lab(test)
 
