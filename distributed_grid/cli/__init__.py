@@ -17,6 +17,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, Final
 
+from distributed_grid.cli import project
 from distributed_grid.cli.tell import is_unwritten, lose, sentence, tell
 from distributed_grid.errors import EXIT_GRID, GridError
 
@@ -58,7 +59,8 @@ def _open_standard_streams() -> None:
 def _exit_code() -> int:
     words = sys.argv[1:]
     try:
-        return _plain_run(words) if is_plain_run(words) else _commanded()
+        is_plain = is_plain_run(words) and project.found() is None
+        return _plain_run(words) if is_plain else _commanded()
     except GridError as error:
         tell(f"grid: {error}")
         return error.exit_code

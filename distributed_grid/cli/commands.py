@@ -50,6 +50,12 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
 }
 
 
+# What other programs call it.
+MEANT: Final = {"ps": "jobs", "ls": "jobs", "list": "jobs", "queue": "jobs", "log": "logs",
+                "kill": "cancel", "rm": "cancel", "stop": "down", "start": "up", "exec": "run",
+                "submit": "run", "info": "status", "node": "nodes", "show": "job"}  # fmt: skip
+
+
 class LazyGroup(click.Group):
     """A group whose commands are imported when somebody calls them: start-up stays short."""
 
@@ -64,6 +70,19 @@ class LazyGroup(click.Group):
         command = loaded(COMMANDS[cmd_name][0]).command
         assert isinstance(command, click.Command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As ever; who mistypes a command is told the nearest."""
+        word = args[0]
+        if word not in COMMANDS and not word.startswith("-"):
+            import difflib
+
+            meant = MEANT.get(word) or next(iter(difflib.get_close_matches(word, COMMANDS, 1)), "")
+            if meant:
+                ctx.fail(f"No such command {word!r}. Did you mean {meant!r}?")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """The list in `grid --help`, without importing anything."""

@@ -28,7 +28,8 @@ BEGIN_S: Final = 3.0  # and before it is said why a job has not begun.
 SIGPIPE_CODE: Final = 141  # As a shell says of a program that wrote to nobody.
 # What notes and stories say of files that are not where somebody will look for them.
 LOST: Final = (
-    "output cut", "outputs stay behind", "no outputs", "left as here", "not brought back"
+    "output cut", "outputs stay behind", "no outputs", "left as here", "kept beside",
+    "not brought back", "in an empty directory", "stay at home",
 )  # fmt: skip
 
 
@@ -228,7 +229,7 @@ def finish(job: JobView) -> int:
 
 def tell_cuts(job: JobView) -> None:
     """Say what was cut of its output, or did not come back: else nobody would know of it."""
-    told = [*(attempt.note for attempt in job.attempts), *(line.detail for line in job.story)]
-    for word in told:
+    told = [*(line.detail for line in job.story), *(attempt.note for attempt in job.attempts)]
+    for word in dict.fromkeys(told):
         if any(lost in word for lost in LOST):
             tell(f"grid: {word}")

@@ -92,12 +92,21 @@ _KEPT: Final = (
         help="So many ranks, all at once or none: GRID_RANK tells which.",
     ),
     click.option(
-        "--ship", multiple=True, metavar="PATH", help="These files travel; else its directory."
+        "--ship",
+        multiple=True,
+        metavar="PATH|none",
+        help="These files travel, or none do; else its directory.",
     ),
-    click.option("--output", multiple=True, metavar="GLOB", help="Bring these files back."),
+    click.option("--ship-ignored", is_flag=True, help="Ignored files travel, too; no secrets."),
+    click.option(
+        "--output", multiple=True, metavar="GLOB", help="Only these of its files come back."
+    ),
+    click.option("--no-output", is_flag=True, help="None of its files come back."),
     click.option("--overwrite", is_flag=True, help="Also over newer files here."),
     click.option(
-        "--python-env", metavar="FILE", help="requirements.txt, uv.lock or pyproject.toml to build."
+        "--python-env",
+        metavar="FILE|auto",
+        help="Build an environment from uv.lock, requirements.txt or pyproject.toml.",
     ),
 )
 

@@ -13,7 +13,7 @@ from distributed_grid.client.specification import Wishes
 
 NAMES: Final = ("node", "on_class", "label", "avoid", "policy", "spread", "binpack", "locality",
                 "max_latency", "no_battery", "at_most_once", "voters", "copies", "gang", "ship",
-                "output", "overwrite", "python_env")  # fmt: skip
+                "ship_ignored", "output", "no_output", "overwrite", "python_env")  # fmt: skip
 
 
 def told_of(told: dict[str, Any]) -> dict[str, Any]:
@@ -27,7 +27,8 @@ def placing_wishes(told: Mapping[str, Any]) -> Wishes:
     wishes: Any = {
         name: told[name]
         for name in ("node", "on_class", "avoid", "policy", "locality", "max_latency", "no_battery",
-                     "at_most_once", "copies", "gang", "ship", "overwrite", "python_env")
+                     "at_most_once", "copies", "gang", "ship", "ship_ignored", "overwrite",
+                     "python_env")
         if name in told
     }  # fmt: skip
     ways = [name for name in ("policy", "spread", "binpack") if name in told]
@@ -41,6 +42,10 @@ def placing_wishes(told: Mapping[str, Any]) -> Wishes:
         wishes["voters"] = int(told["voters"])
     if "label" in told:
         wishes["labels"] = _labels(told["label"])
+    if "output" in told and "no_output" in told:
+        raise click.UsageError("--output and --no-output contradict each other: give one")
+    if "no_output" in told:
+        wishes["outputs"] = None
     if "output" in told:
         wishes["outputs"] = told["output"]
     meant: Wishes = wishes

@@ -4,18 +4,34 @@ Lives here: options. Never here: what they do (`running`). Without any, `cli.mai
 through here.
 """
 
-from typing import Any
+from typing import Any, Final
 
 import click
+from click.core import ParameterSource
 
-from distributed_grid.cli import running
+from distributed_grid.cli import project, running
 from distributed_grid.cli.agent import data_dir_option, job_names, json_option
 from distributed_grid.cli.importance_options import importance_options, priority_option
 from distributed_grid.cli.placing_options import placing_options
 from distributed_grid.cli.placing_words import told_of
 
+# What a file of jobs says: on the command line it would be said twice.
+IN_FILE: Final = ("cpus", "memory", "storage", "gpus", "resources", "name", "node", "on_class",
+                  "label", "avoid", "max_latency", "no_battery")  # fmt: skip
 
-@click.command("run", context_settings={"allow_interspersed_args": False})
+
+class RunCommand(click.Command):
+    """`grid run`, with the defaults of a project."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As ever; what nobody tells is what the project says."""
+        if (found := project.found()) is not None:
+            ctx.meta["project"] = found
+            ctx.default_map = project.defaults(found, ctx)
+        return super().parse_args(ctx, args)
+
+
+@click.command("run", cls=RunCommand, context_settings={"allow_interspersed_args": False})
 @click.option("--cpus", default="1", show_default=True, metavar="N", help="Cores; 0.5 is a share.")
 @click.option("--memory", default="0", metavar="SIZE", help="16GiB; enforced where it can be.")
 @click.option("--storage", default="0", metavar="SIZE", help="Disk space, as --memory.")
@@ -51,6 +67,8 @@ from distributed_grid.cli.placing_words import told_of
     help="Wait for another job to end (well, unless told).",
 )
 @click.option("--image", default="", metavar="IMAGE", help="In a container, by podman or docker.")
+@click.option("--file", metavar="FILE", help="A job, or a list of them, as grid place reads it.")
+@click.option("--dry-run", is_flag=True, help="List the files that would travel; run nothing.")
 @click.option("--shell", is_flag=True, help="Run the words under /bin/sh -c.")
 @click.option("--detach", "-d", is_flag=True, help="Print the id, and do not wait.")
 @click.option("--stream", is_flag=True, help="Of an array: its lines, each after its index.")
@@ -60,7 +78,7 @@ from distributed_grid.cli.placing_words import told_of
 @placing_options
 @json_option
 @data_dir_option
-@click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="CMD...")
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="CMD...")
 @click.pass_context  # fmt: skip
 def command(ctx: click.Context, /, **told: Any) -> None:
     """Run a command as a job, here or on another node, with what it asks for.
@@ -69,5 +87,17 @@ def command(ctx: click.Context, /, **told: Any) -> None:
     124 after a timeout, 125 if Grid failed, refused, cancelled, lost or skipped it, or no agent
     answers; 126 and 127 if it could not be started, 128+n after a signal, 130 after Ctrl-C.
     """
-    placing = told_of(told)
-    ctx.exit(running.run(running.Told(placing=placing, **told)))
+    if told["file"] is not None:
+        _leave_to_file(ctx, told)
+    elif not told["words"] and not told["dry_run"]:
+        raise click.MissingParameter(ctx=ctx, param=ctx.command.params[-1])
+    placing, mine = told_of(told), ctx.meta.get("project", project.NONE)
+    ctx.exit(running.run(running.Told(placing=placing, defaults=mine.in_use(ctx), **told)))
+
+
+def _leave_to_file(ctx: click.Context, told: dict[str, Any]) -> None:
+    """What a file of jobs says is said there: neither here nor by the project."""
+    for option in [one for one in ctx.command.params if one.name in IN_FILE]:
+        if ctx.get_parameter_source(str(option.name)) == ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{option.opts[0]} is for the file to say: leave one out")
+        del told[str(option.name)]

@@ -14,12 +14,18 @@ import msgspec
 from distributed_grid.cli import foreground, outcome
 from distributed_grid.cli.agent import caller, print_json
 from distributed_grid.cli.interrupts import Interrupts
+from distributed_grid.cli.project import NONE, Project
 from distributed_grid.cli.tell import lose, sentence, tell, wipe
 from distributed_grid.client import calls, environment
 from distributed_grid.client.blocking import Caller, Woken
 from distributed_grid.client.calls import Call
-from distributed_grid.client.specification import Wishes, resource_pair, specification
-from distributed_grid.errors import EXIT_GRID, BadInput, GridError, NoAgent
+from distributed_grid.client.specification import (
+    SHIPPING,
+    Wishes,
+    resource_pair,
+    specification,
+)
+from distributed_grid.errors import EXIT_GRID, BadInput, BadValue, GridError, NoAgent
 from distributed_grid.model.job import JobSpec
 from distributed_grid.wire.api import JobView, Submitted
 
@@ -62,42 +68,70 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     booking: str = ""
     placing: dict[str, Any] = {}  # Where it runs, how it is kept: see `placing_words`.
     wait_safe: bool = False
+    file: str | None = None  # Of jobs, as `grid place` has them.
+    dry_run: bool = False
+    defaults: Project = NONE  # Of the project, as far as nobody said otherwise.
     as_json: bool = False
     data_dir: str | None = None
 
 
 def run(told: Told) -> int:
     """Run it, and give the exit code."""
+    try:
+        return _run(told)
+    except BadValue as error:
+        raise told.defaults.named(error) from None
+
+
+def _run(told: Told) -> int:
     with (
         Interrupts() as interrupts,
         caller(told.data_dir, wake_fd=interrupts.fileno()) as agent,
     ):
         wishes = _wishes(told)
-        spec = specification(" ".join(told.words) if told.shell else told.words, wishes)
+        specs = _specs(told, wishes)
+        spec = specs[0]
         foreground.explain_wait(agent, [f"id:{spec.id}"], spec.name)
         try:
-            spec = msgspec.structs.replace(spec, after=agent.run(calls.resolved(told.after)))
-            spec = with_files(agent, spec, wishes)
-            taken = submit(agent, calls.submit([spec]), spec, interrupts)
+            if told.dry_run:
+                from distributed_grid.cli import dry_run
+
+                file = told.defaults.file
+                return dry_run.show(agent, spec, wishes, file=file, as_json=told.as_json)
+            after = agent.run(calls.resolved(told.after))
+            specs = [msgspec.structs.replace(one, after=after) for one in specs]
+            specs = [with_files(agent, one, wishes) for one in specs]
+            spec = specs[0]
+            taken = submit(agent, calls.submit(specs), spec, interrupts)
         except foreground.Left as left:
             return left.code
         except Woken:  # Nothing was submitted yet.
             return interrupts.code
         except GridError as error:
-            return refused(spec, error, as_json=told.as_json)
+            return refused(spec, told.defaults.named(error), as_json=told.as_json)
         try:
             if taken.bytes_left or told.wait_safe or (taken.is_only_here and told.detach):
                 _keep_on(agent, spec, taken, interrupts, waits=told.wait_safe)
-            return _watched(agent, spec, told, interrupts)
+            codes = [_watched(agent, one, told, interrupts) for one in specs]
+            return codes[0]
         except foreground.Left as left:
             return left.code
         except (GridError, OSError) as error:
             return lost_sight(spec, error)
 
 
+def _specs(told: Told, wishes: Wishes) -> list[JobSpec]:
+    if told.file is not None:
+        from distributed_grid.cli.job_file import specifications
+
+        return specifications(told.file, told.words, wishes, is_detached=told.detach)
+    words = told.words or ("true",)  # Of a dry run: whatever it is, the same files travel.
+    return [specification(" ".join(words) if told.shell else words, wishes)]
+
+
 def with_files(agent: Caller, spec: JobSpec, wishes: Wishes) -> JobSpec:
     """The job, with the files that travel with it."""
-    if not wishes.get("ship") and not wishes.get("python_env"):
+    if SHIPPING.isdisjoint(wishes):
         return spec
     from distributed_grid.client.shipping import shipped
 
@@ -186,14 +220,27 @@ def _watched(agent: Caller, spec: JobSpec, told: Told, interrupts: Interrupts) -
         print_all(agent.run(calls.job(f"id:{spec.id}")) if told.as_json else spec.id)
         return 0
     if told.as_json:
-        return ended_as_json(foreground.wait(agent, spec.id, spec.name, interrupts))
+        view = foreground.wait(agent, spec.id, spec.name, interrupts)
+        return _hinted(agent, view, told, ended_as_json(view))
     if spec.array is not None:
         from distributed_grid.cli import array_progress
 
         view = array_progress.watch(agent, spec, interrupts, stream=told.stream)
     else:
         view = foreground.watch(agent, spec.id, spec.name, interrupts)
-    return foreground.finish(view)
+    return _hinted(agent, view, told, foreground.finish(view))
+
+
+def _hinted(agent: Caller, view: JobView, told: Told, code: int) -> int:
+    """The exit code; after a word about what the job lacked where it ran, if anything."""
+    if code or "python" in view.argv[0]:
+        from distributed_grid.cli import hints
+
+        if word := hints.missing(agent, view):
+            tell(f"grid: {word}")
+        elif hints.is_python(view) and "python_env" not in told.placing:
+            hints.environment(agent, view, told.data_dir)
+    return code
 
 
 def refused(spec: JobSpec, error: GridError, *, as_json: bool) -> int:

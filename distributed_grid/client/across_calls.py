@@ -3,7 +3,6 @@
 Lives here: one generator for each route. Never here: what a job asks of nodes (`placing`).
 """
 
-from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
@@ -98,9 +97,8 @@ def snapshot() -> Call[MeshSnapshot]:
     return decoded((yield _request("snapshot")), MeshSnapshot)
 
 
-def pack(directory: str, paths: Iterable[str] = (), *, python_env: str = "") -> Call[Packed]:
-    """Take files as they are now, to travel with a job."""
-    wanted = Pack(directory=directory, paths=tuple(paths), python_env=python_env)
+def pack(wanted: Pack) -> Call[Packed]:
+    """Take files as they are now, to travel with a job; or list them."""
     return decoded((yield _request("pack", body=wanted, wait_ms=PACK_MS)), Packed)
 
 

@@ -42,6 +42,7 @@ _CLASSES: Final = {name.replace("-", ""): name for name in CLASS_NAMES}
 def placed(spec: JobSpec, wishes: "Wishes") -> JobSpec:
     """The job with what these words mean for it."""
     require = _required(wishes, spec.require)
+    is_none = wishes.get("outputs", ()) is None
     gang = _whole(wishes.get("gang", 1), "gang", least=1, most=GANG_MAX)
     if gang > 1 and spec.array is not None:
         raise BadValue(
@@ -58,7 +59,7 @@ def placed(spec: JobSpec, wishes: "Wishes") -> JobSpec:
         voters=_voters(wishes),
         copies=_whole(wishes.get("copies", 0), "copies", least=0, most=COPIES_MAX),
         gang=gang,
-        outputs=_patterns(_several(wishes.get("outputs", ()), "outputs")),
+        outputs=_patterns(() if is_none else _several(wishes.get("outputs", ()), "outputs")),
         overwrite=_choice(wishes.get("overwrite", False), "overwrite"),
     )
 

@@ -6,7 +6,7 @@ what is brought back (`placing`). Loaded only if a job has such a wish.
 
 import os
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -14,27 +14,73 @@ from distributed_grid.client import across_calls
 from distributed_grid.client.calls import Call
 from distributed_grid.errors import BadValue
 from distributed_grid.model.job import JobSpec
-from distributed_grid.wire.across_api import PATHS_MAX
+from distributed_grid.wire.across_api import PATHS_MAX, Pack
 
 if TYPE_CHECKING:
     from distributed_grid.client.specification import Wishes
 
+NOTHING: Final = "none"  # As a path: nothing travels.
+AUTO: Final = "auto"
+DESCRIPTIONS: Final = ("uv.lock", "requirements.txt", "pyproject.toml")  # The first that is there.
+
 
 def shipped(spec: JobSpec, wishes: "Wishes") -> Call[JobSpec]:
     """The job with its files: they are as they were at this moment, whatever changes afterwards."""
-    paths, described = _paths(wishes.get("ship", ())), wishes.get("python_env")
-    env = "" if described is None else _path(described, "python_env")
-    if not paths and not env:
+    wanted = wanted_of(spec, wishes)
+    if wanted == Pack(directory=wanted.directory):
         return spec
-    assert spec.work is not None, "it has a command"
-    packed = yield from across_calls.pack(spec.work.cwd, paths, python_env=env)
+    packed = yield from across_calls.pack(wanted)
     return msgspec.structs.replace(spec, ship=packed.ship, python_env=packed.python_env)
 
 
-def _paths(told: Any) -> list[str]:
+def wanted_of(spec: JobSpec, wishes: "Wishes") -> Pack:
+    """What is to travel with a job."""
+    assert spec.work is not None, "it has a command"
+    told, is_ignored = _told(wishes.get("ship")), wishes.get("ship_ignored", False)
+    is_nothing = NOTHING in told
+    if is_nothing and (len(told) > 1 or is_ignored):
+        raise BadValue(
+            NOTHING,
+            expected="none for ship and nothing beside it",
+            remedy=f"Write ./{NOTHING} for a file of that name",
+            field="ship",
+        )
+    return Pack(
+        directory=spec.work.cwd,
+        paths=() if is_nothing else tuple(_path(path, "ship") for path in told),
+        python_env=_environment(spec.work.cwd, wishes.get("python_env")),
+        ship_ignored=is_ignored,
+        is_nothing=is_nothing,
+    )
+
+
+def _environment(directory: str, told: Any) -> str:
+    """The file that an environment is made from; empty: none is."""
+    if told is None:
+        return ""
+    if told != AUTO:
+        return _path(told, "python_env")
+    found = description_in(directory)
+    if not found:
+        raise BadValue(
+            told,
+            expected=f"{', '.join(DESCRIPTIONS)} in {directory} for python_env",
+            remedy="Write one, or name the file",
+            field="python_env",
+        )
+    return found
+
+
+def description_in(directory: str) -> str:
+    """The file in a directory that says which packages it needs; empty: there is none."""
+    paths = (f"{directory}/{name}" for name in DESCRIPTIONS)
+    return next(filter(os.path.isfile, paths), "")
+
+
+def _told(told: Any) -> list[Any]:
     listed = () if told is None else told
     several = isinstance(listed, Collection) and not isinstance(told, str)
-    paths = [_path(path, "ship") for path in (listed if several else (told,))]
+    paths = list(listed if several else (told,))
     if len(paths) > PATHS_MAX:
         raise BadValue(
             len(paths),

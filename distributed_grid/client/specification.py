@@ -89,10 +89,11 @@ class Wishes(TypedDict, total=False):
     voters: int  # Of an at-most-once job: 3, or 5, which survive the loss of any two.
     copies: int  # Refused if fewer machines keep its record; 0: as many as answer in a second.
     gang: int  # So many ranks, all at once or none.
-    ship: str | Sequence[str]  # Paths that travel with it; else its directory does.
-    outputs: str | Sequence[str]  # Patterns of files that are brought back.
+    ship: str | Sequence[str]  # Paths that travel with it, "none"; else its directory does.
+    ship_ignored: bool  # True: also what ignore files leave out, but no secrets.
+    outputs: str | Sequence[str] | None  # Only these of what it changes come back; None: nothing.
     overwrite: bool  # True: also over newer files here.
-    python_env: str | os.PathLike[str] | None  # requirements.txt, uv.lock or pyproject.toml.
+    python_env: str | os.PathLike[str] | None  # requirements.txt, uv.lock, pyproject.toml; "auto".
 
 
 # Those that `placing` understands; few jobs have any, and the others do not load it.
@@ -100,6 +101,10 @@ _PLACING: Final = frozenset(
     ("node", "on_class", "labels", "avoid", "policy", "locality", "max_latency", "no_battery",
      "at_most_once", "voters", "copies", "gang", "outputs", "overwrite")
 )  # fmt: skip
+
+
+# Those for which the agent takes files before the job is submitted.
+SHIPPING: Final = frozenset(("ship", "ship_ignored", "python_env"))
 
 
 def specification(command: Command, wishes: Wishes, *, after: tuple[After, ...] = ()) -> JobSpec:
@@ -136,6 +141,7 @@ def specification(command: Command, wishes: Wishes, *, after: tuple[After, ...] 
         start_ms=start_ms,
         deadline_ms=deadline_ms,
         booking=importance.word(wishes.get("booking", ""), "booking"),
+        brings_changes=wishes.get("outputs", ()) is not None,
     )
     if _PLACING.isdisjoint(wishes):
         return spec

@@ -8,7 +8,7 @@ from typing import Any
 
 from distributed_grid.client import calls
 from distributed_grid.client.calls import Call
-from distributed_grid.client.specification import Command, Wishes, specification
+from distributed_grid.client.specification import SHIPPING, Command, Wishes, specification
 from distributed_grid.errors import BadValue
 from distributed_grid.model import duration
 from distributed_grid.model.job import JobSpec
@@ -34,7 +34,7 @@ def submitted(
 
 def with_files(spec: JobSpec, wishes: Wishes) -> Call[JobSpec]:
     """The job, with the files that travel with it."""
-    if not wishes.get("ship") and not wishes.get("python_env"):
+    if SHIPPING.isdisjoint(wishes):
         return spec
     from distributed_grid.client.shipping import shipped  # Few jobs name any.
 

@@ -13,6 +13,7 @@ from distributed_grid.config.shape import shaped
 from distributed_grid.config.words import (
     Bytes,
     ClassWords,
+    Command,
     ComputeCapability,
     CpuMilli,
     Custom,
@@ -29,7 +30,7 @@ from distributed_grid.config.words import (
 from distributed_grid.errors import BadInput, BadValue
 from distributed_grid.model import ids, milli
 from distributed_grid.model.gpus import ANY, GpuRequest
-from distributed_grid.model.job import JobSpec, Where
+from distributed_grid.model.job import JobSpec, Where, Work
 from distributed_grid.model.resources import Request, sorted_amounts
 
 
@@ -74,6 +75,7 @@ class JobEntry(msgspec.Struct, frozen=True, kw_only=True):
     avoid: AvoidEntry = AvoidEntry()
     avoid_if_possible: AvoidEntry = AvoidEntry()
     battery_safe: Flag = True
+    command: Command = ()  # For `grid run --file`.
 
 
 def read_jobs(file: str) -> tuple[list[JobSpec], bool]:
@@ -112,6 +114,7 @@ def _spec(entry: JobEntry) -> JobSpec:
             0, expected="cpus of 0.001 and up", remedy="Leave it out for 1", field=".cpus"
         )
     return JobSpec(
+        work=Work(argv=entry.command, cwd="") if entry.command else None,
         id=entry.id or ids.job_id_of(entry.name),
         name=entry.name,
         request=Request(

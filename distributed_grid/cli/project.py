@@ -1,0 +1,162 @@
+"""A project's defaults for `grid run`: the table [tool.grid] of pyproject.toml, or grid.toml.
+
+Lives here: where such a file is, and what it may say. Never here: what the words mean (`run`).
+Every `grid run` looks for one: it costs some looks at names, and is read only if it speaks of Grid.
+"""
+# pathlib would cost every `grid run` some milliseconds.
+# ruff: noqa: PTH109, PTH111, PTH116, PTH118, PTH119, PTH120, PTH123
+
+import os
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from distributed_grid.errors import BadInput, BadValue, GridError
+
+if TYPE_CHECKING:
+    import click
+
+OWN: Final = "grid.toml"  # Wins over the other one beside it.
+SHARED: Final = "pyproject.toml"
+FILE_BYTES_MAX: Final = 1 << 20
+LEVELS_MAX: Final = 64
+KEYS: Final = (
+    "cpus", "memory", "storage", "gpus", "resource", "timeout", "retries", "max-losses", "priority",
+    "project", "env", "env-file", "image", "node", "on-class", "label", "avoid", "policy",
+    "locality", "max-latency", "no-battery", "ship", "ship-ignored", "output", "python-env",
+)  # fmt: skip
+_PATHS: Final = ("ship", "env-file", "python-env")  # They count from the file.
+_WORDS: Final = ("none", "auto")  # In place of a path.
+
+
+class Project(NamedTuple):
+    """What a file says."""
+
+    file: str
+    table: dict[str, Any]
+
+    def place(self, key: str) -> str:
+        """Where in it a key is."""
+        return key if os.path.basename(self.file) == OWN else f"tool.grid.{key}"
+
+    def named(self, error: GridError) -> GridError:
+        """The same error, with this file if that is where the wrong word is."""
+        key = error.field.replace("_", "-") if isinstance(error, BadValue) else ""
+        key = {"resources": "resource", "outputs": "output"}.get(key, key)
+        return self.bad(key, error.message, error.remedy) if key in self.table else error
+
+    def in_use(self, ctx: "click.Context") -> "Project":
+        """The same, without what the command line says, too."""
+        from click.core import ParameterSource
+
+        names = {"resource": "resources"}
+        sources = {
+            key: ctx.get_parameter_source(names.get(key, key.replace("-", "_")))
+            for key in self.table
+        }
+        kept = [key for key, source in sources.items() if source == ParameterSource.DEFAULT_MAP]
+        return self._replace(table={key: self.table[key] for key in kept})
+
+    def bad(self, key: str, problem: str, remedy: str) -> BadInput:
+        """What is wrong with a key."""
+        return BadInput(self.file, path=self.place(key), problem=problem, remedy=remedy)
+
+
+NONE: Final = Project("", {})
+
+
+def found() -> Project | None:
+    """The nearest, from here up to the top of the repository or the home directory."""
+    try:
+        at = os.getcwd()
+    except OSError:
+        return None
+    home = os.path.expanduser("~")
+    for _ in range(LEVELS_MAX):
+        for name in (OWN, SHARED):
+            if (table := _table(os.path.join(at, name))) is not None:
+                table = {key.replace("_", "-"): value for key, value in table.items()}
+                return Project(os.path.join(at, name), table)
+        above = os.path.dirname(at)
+        if at in (home, above) or os.path.lexists(os.path.join(at, ".git")):
+            return None
+        at = above
+    return None
+
+
+def _table(path: str) -> dict[str, Any] | None:
+    """What a file says of Grid; None: nothing, or it is somebody else's."""
+    try:
+        if os.stat(path).st_uid not in (0, os.geteuid()):
+            return None
+        with open(path, "rb") as file:
+            body = file.read(FILE_BYTES_MAX + 1)
+    except OSError:
+        return None
+    is_own = path.endswith(f"/{OWN}")
+    if not is_own and not (b"grid" in body and b"tool" in body):
+        return None
+    import tomllib
+
+    problem, table = "", None
+    try:
+        table = tomllib.loads(body.decode())
+        table = table if is_own else table.get("tool", {}).get("grid")
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, AttributeError) as error:
+        problem = f"is no TOML: {error}"
+    if len(body) > FILE_BYTES_MAX:
+        problem = f"has more than {FILE_BYTES_MAX} bytes"
+    if problem or not isinstance(table, dict | None):
+        path_in = "$" if problem else "tool.grid"
+        raise BadInput(path, path=path_in, problem=problem or "is no table", remedy="Mend it")
+    return table
+
+
+def defaults(project: Project, ctx: "click.Context") -> dict[str, Any]:
+    """What it says, by the parameters of a command. Raises BadInput."""
+    import click
+
+    options = {name[2:]: one for one in ctx.command.params for name in one.opts if name[:2] == "--"}
+    made = {}
+    for key, value in project.table.items():
+        if key not in KEYS or key not in options:
+            raise project.bad(key, "is no default of grid run", _nearest(key))
+        option = options[key]
+        assert isinstance(option, click.Option)
+        if not _fits(value, option):
+            kind = "true or false" if option.is_flag else "text or a number"
+            more = ", or a list of them" if option.multiple else ""
+            raise project.bad(key, f"expected {kind}{more}, got {value!r}", "Mend it")
+        values = [_placed(project, key, one) for one in (value if _is_list(value) else [value])]
+        try:
+            option.type_cast_value(ctx, values if option.multiple else values[0])
+        except click.BadParameter as error:
+            raise project.bad(
+                key, error.message.rstrip("."), f"See grid run --help for --{key}"
+            ) from None
+        assert option.name is not None
+        made[option.name] = values if option.multiple else values[0]
+    return made
+
+
+def _fits(value: Any, option: "click.Option") -> bool:
+    if option.is_flag:
+        return isinstance(value, bool)
+    values = value if _is_list(value) and option.multiple else [value]
+    return all(isinstance(one, str | int | float) and not isinstance(one, bool) for one in values)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list)
+
+
+def _placed(project: Project, key: str, value: Any) -> Any:
+    """A path as one from the root on: the file may be above the directory of the job."""
+    if key not in _PATHS or value in _WORDS:
+        return value if isinstance(value, bool) else str(value)
+    return os.path.join(os.path.dirname(project.file), str(value))
+
+
+def _nearest(key: str) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(key, KEYS, n=1)
+    return f"Did you mean '{close[0]}'" if close else f"Known: {', '.join(KEYS)}"
