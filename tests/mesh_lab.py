@@ -202,12 +202,15 @@ class MeshLab:
         return next(member for member in self.members if member.name == name)
 
     def form(self, members: Sequence[Member]) -> None:
-        """Bring them up as one mesh; the first one founds it."""
+        """Bring them up as one mesh, each of another person; the first one founds it."""
         founder, *others = members
         founder.up()
-        text = founder.root / "ticket"
-        text.write_text(founder.ticket("--uses", "1000"))
-        self.bring_up(others, "--join", f"@{text}")
+        (founder.root / "ticket").write_text(founder.ticket("--uses", "1000"))
+        while others:
+            now, others = others[:STARTS_AT_ONCE], others[STARTS_AT_ONCE:]
+            tickets = [founder.ticket("--for", each.name) for each in now]
+            pairs = zip(now, tickets, strict=True)
+            finished([member.start_up("--join", ticket) for member, ticket in pairs])
         self.settled(members)
 
     @staticmethod

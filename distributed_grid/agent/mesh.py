@@ -87,6 +87,7 @@ class Ground(NamedTuple):
     publish: Callable[[Happened], None]
     connection_timeout_ms: int = 5_000
     remember: Callable[[str], None] = lambda _name: None  # What this node is called from now on.
+    user: str = ""  # Whose machine this is, when it founds a mesh.
 
 
 class MeshSide:

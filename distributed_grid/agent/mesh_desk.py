@@ -77,6 +77,7 @@ class MeshDesk:
                 uses=wanted.uses,
                 secret=self._side.ground.secret(),
                 now=now,
+                whose=wanted.person,
             )
             await self._side.carry_out(ready)
         return TicketMade(
@@ -86,13 +87,16 @@ class MeshDesk:
             expires_ms=record.expires_ms,
             uses=record.uses_max,
             recovery_file=recovery,
+            person=record.person.name if record.person else "",
+            is_own=record.person == self._side.mesh.membership.chain[0].owner,
         )
 
     async def _found(self) -> str:
         mesh, parts = self._side.mesh, self._side.parts
         assert parts is not None, "asked for"
         authority, recovery = parts.new_authority()
-        ready = mesh.membership.found(authority, self._side.ground.name, self._side.ground.now())
+        ground = self._side.ground
+        ready = mesh.membership.found(authority, ground.name, ground.now(), user=ground.user)
         await self._side.carry_out(ready)
         return recovery
 
@@ -140,6 +144,7 @@ class MeshDesk:
             uses_max=record.uses_max,
             used_by=tuple(self._side.mesh.name_of(node) for node in record.used_by),
             state=state_of(record, now_ms),
+            person=record.person.name if record.person else "",
         )
 
     async def join(self, wanted: Join) -> Joined:
@@ -184,13 +189,16 @@ class MeshDesk:
         assert self._side.mesh.roster is not None, "joined"
         own = self._side.mesh.membership.chain[0]
         self._side.ground.remember(own.name)  # Another than it asked for, if that was taken.
+        views = self._side.views()
         return Joined(
             mesh=self._side.mesh.roster.mesh,
             name=own.name,
             roles=own.roles,
             was_member=was_member,
-            nodes=sum(each.health != "left" for each in self._side.views()),
+            nodes=sum(each.health != "left" for each in views),
             is_all=is_all,
+            person=own.owner.name,
+            own=tuple(each.name for each in views[1:] if each.person_id == own.owner.id),
         )
 
     async def _redeem(self, ticket: Ticket) -> Welcome:

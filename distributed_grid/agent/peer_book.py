@@ -77,4 +77,5 @@ def _marks(mesh: Mesh, node: NodeId) -> tuple[object, ...]:
         mesh.restarting.get(node, 0),
         link.path if link else "",
         mesh.roster.standings.get(node) if mesh.roster else None,
+        mesh.roster.is_kin(mesh.me, node) if mesh.roster else False,
     )

@@ -56,6 +56,7 @@ def peer_of(mesh: Mesh, node: NodeId, now: Now) -> Peer | None:
         is_laptop=profile is not None and profile.node_class == "laptop",
         may_submit=any(role in roles for role in ("admin", "member", "guest")),
         may_lend=any(role in roles for role in ("admin", "member", "worker")),
+        is_own=mesh.roster is not None and mesh.roster.is_kin(mesh.me, node),
         record=record,
         lent=lent_of(record.free, offered) if record is not None and offered is not None else None,
         restarting_until_ms=mesh.restarting.get(node, 0),

@@ -43,6 +43,7 @@ class Asker(NamedTuple):
     name: str  # The node's, as certified.
     roles: tuple[Role, ...]
     user: str = ""
+    is_own: bool = False  # A machine of the same person as this one.
 
     @property
     def is_guest(self) -> bool:
@@ -166,6 +167,12 @@ class Questions:
             return _forbidden("a worker lends, and asks nothing")
         if asker.is_guest and not ASKED[question.operation].by_guests:
             return _forbidden("a guest asks about its own jobs only")
+        if ASKED[question.operation].by_owner and not (asker.is_own or "admin" in asker.roles):
+            what = f"{asker.name} is not a machine of the owner here, nor an admin's"
+            remedy = (
+                f"Ask the owner or an admin to do it: grid {question.operation}; see: grid nodes"
+            )
+            return NotPermitted(what, remedy=remedy)
         if len(self._open) >= ANSWERS_MAX_ALL:
             return Overloaded("questions of other nodes", most=ANSWERS_MAX_ALL)
         if self._of[peer] >= ANSWERS_MAX:

@@ -78,7 +78,10 @@ def asker_of(mesh: MeshSide) -> Callable[[NodeId], Asker | None]:
     def asker(node: NodeId) -> Asker | None:
         roster = mesh.mesh.roster
         standing = roster.standings.get(node) if roster else None
-        return Asker(node, standing.name, standing.roles) if standing else None
+        if roster is None or standing is None:
+            return None
+        is_own = roster.is_kin(mesh.mesh.me, node)
+        return Asker(node, standing.name, standing.roles, is_own=is_own)
 
     return asker
 

@@ -16,6 +16,7 @@ from typing import Final
 from distributed_grid.agent.mesh import Ground, Parts
 from distributed_grid.agent.mesh_proving import Proving
 from distributed_grid.agent.mesh_values import Values
+from distributed_grid.app.across import user_name
 from distributed_grid.edges.transport import Transport
 from distributed_grid.kernel.mesh.events import Now
 from distributed_grid.kernel.mesh.liveness import LAN, WAN
@@ -85,6 +86,7 @@ def ground(
         publish=publish,
         connection_timeout_ms=settings.connection_timeout_ms,
         remember=remember,
+        user=user_name(),
     )
 
 

@@ -8,6 +8,7 @@ import click
 
 from distributed_grid.cli import ticket_text
 from distributed_grid.cli.agent import caller, data_dir_option, json_option, print_json
+from distributed_grid.cli.text import printable
 from distributed_grid.client import mesh_calls
 from distributed_grid.wire.mesh_api import Joined
 
@@ -35,12 +36,23 @@ def command(*, ticket: str | None, as_json: bool, data_dir: str | None) -> None:
 def tell(joined: Joined, *, is_data: bool = True) -> None:
     """Say what became of it; to whoever has just let others in, what that means."""
     click.echo(in_a_line(joined), err=not is_data)
+    if not joined.was_member:
+        click.echo(f"grid: {whose(joined)}", err=True)
     if not joined.was_member and set(joined.roles) - {"guest"}:
         click.echo(
-            "grid: its members may run jobs here now, as you;"
-            " with resource_sharing.enabled: false they may not",
+            "grid: its members may run jobs here now, as you, as far as you lend;"
+            " to lend nothing: grid offer nothing",
             err=True,
         )
+
+
+def whose(joined: Joined) -> str:
+    """What it means to whom the machine belongs."""
+    name = printable(joined.person)
+    if not joined.own:
+        return f"this is the first machine of {name}: other people's use what it lends, no more"
+    others = ", ".join(printable(one) for one in joined.own)
+    return f"this machine is {name}'s, as is {others}: they use all that is free here, and it there"
 
 
 def in_a_line(joined: Joined) -> str:

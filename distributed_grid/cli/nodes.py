@@ -20,9 +20,10 @@ from distributed_grid.model import bytesize, milli
 from distributed_grid.wire.mesh_api import Nodes, NodeView
 
 REFRESH_S: Final = 1.0
-COLUMNS: Final = ("name", "roles", "class", "health", "cores#", "memory#", "GPUs", "load#", "jobs#",
+NAMED_MAX: Final = 8  # In a line about whose machines these are.
+COLUMNS: Final = ("name", "person", "roles", "class", "health", "cores#", "memory#", "GPUs", "load#", "jobs#",
                   "path", "latency#", "version", "checked", "note")  # fmt: skip
-OPTIONAL: Final = ("GPUs", "note")  # Left out where nobody has any.
+OPTIONAL: Final = ("person", "GPUs", "note")  # Left out where nobody has any.
 _COLOURS: Final = {"alive": "green", "suspect": "yellow", "dead": "red", "left": "dim"}
 
 
@@ -85,12 +86,34 @@ def _table(found: Nodes) -> Any:
     return render.table("", [COLUMNS[column] for column in kept], shown)
 
 
+def ownership(found: Nodes) -> str:
+    """Who uses this machine as its own, and who borrows, in a line; empty: it is alone."""
+    if not found.mesh:
+        return ""
+    here = [node for node in found.nodes if node.health != "left"]
+    whose = next(node for node in here if node.is_self)
+    own = [node.name for node in here if node.person_id == whose.person_id]
+    people = dict.fromkeys(node.person for node in here if node.person_id != whose.person_id)
+    own.sort(key=lambda name: name != whose.name)
+    others = f"others ({_some(list(people))}) borrow" if people else "others would borrow"
+    return (
+        f"Your machines ({whose.person}: {_some(own)}) use all that is free here;"
+        f" {others} what the terms below allow."
+    )
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+    return text.printable(", ".join(names[:NAMED_MAX]) + more)
+
+
 def _row(node: NodeView) -> list[Any]:
     from rich.text import Text
 
     free, total = node.memory_bytes_free, node.memory_bytes_total
     cells = [
         f"{node.name} *" if node.is_self else node.name,
+        node.person,
         ", ".join(node.roles),
         node.node_class,
         _health(node),

@@ -11,8 +11,10 @@ import click
 
 from distributed_grid.cli import text
 from distributed_grid.cli.agent import caller, data_dir_option, json_option, print_json
+from distributed_grid.cli.nodes import ownership
 from distributed_grid.cli.shared_status import amount, show_allocations, show_offers
-from distributed_grid.client import importance, sharing_calls
+from distributed_grid.client import importance, mesh_calls, sharing_calls
+from distributed_grid.client.blocking import Caller
 from distributed_grid.client.specification import Wishes, request_of, resource_pair
 from distributed_grid.model import duration
 from distributed_grid.model.booking import Booking
@@ -157,19 +159,21 @@ def _end_ms(told: str, from_ms: int) -> int:
 def _change(change: ChangeOffers, data_dir: str | None, *, as_json: bool) -> None:
     with caller(data_dir) as agent:
         status = agent.run(sharing_calls.change_offers(change))
-    _print(status, as_json=as_json)
+        _print(status, agent, as_json=as_json)
 
 
 def _show(data_dir: str | None, *, as_json: bool) -> None:
     with caller(data_dir) as agent:
         status = agent.run(sharing_calls.sharing())
-    _print(status, as_json=as_json)
+        _print(status, agent, as_json=as_json)
 
 
-def _print(status: SharingStatus, *, as_json: bool) -> None:
+def _print(status: SharingStatus, agent: Caller, *, as_json: bool) -> None:
     if as_json:
         print_json(status)
         return
+    if whose := ownership(agent.run(mesh_calls.nodes())):
+        click.echo(whose)
     until = status.paused_until_ms
     text.pairs(
         [

@@ -48,13 +48,21 @@ def _open_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
     show_default=True,
     help="How many may join with it.",
 )
+@click.option(
+    "--for",
+    "person",
+    default="",
+    metavar="NAME",
+    help="Whose machine it will be: somebody else's, by a new name or id:DIGITS; else yours.",
+)
 @json_option
 @data_dir_option
 @click.pass_context
 def command(ctx: click.Context, /, *, data_dir: str | None, as_json: bool, **wanted: Any) -> None:
-    """Print a ticket, one line, for another machine to join with; keep it secret.
+    """Print a ticket, one line, for another machine of yours to join with; keep it secret.
 
-    The first one founds the mesh. member: submit and lend; worker: lend only; guest: submit only;
+    Your machines use each other as one; with --for NAME the machine is somebody else's, and both
+    sides only lend (see grid offer). The first one founds the mesh. member: submit and lend; worker: lend only; guest: submit only;
     admin: also issue tickets and revoke nodes.
     """
     if ctx.invoked_subcommand is not None:
@@ -90,7 +98,7 @@ def listing(*, as_json: bool, data_dir: str | None) -> None:
         return
     from distributed_grid.cli import render
 
-    columns = ["id", "role", "state", "uses#", "made", "expires", "used by"]
+    columns = ["id", "for", "role", "state", "uses#", "made", "expires", "used by"]
     render.out().print(render.table("", columns, [_row(ticket) for ticket in found]))
 
 
@@ -112,6 +120,7 @@ def revoke(*, ticket_id: str, as_json: bool, data_dir: str | None) -> None:
 def _row(ticket: TicketView) -> list[str]:
     return [
         ticket.id,
+        ticket.person,
         ticket.role,
         ticket.state,
         f"{len(ticket.used_by)}/{ticket.uses_max}",
@@ -126,7 +135,8 @@ def _show(made: TicketMade) -> None:
     code = _picture(made.text)
     if code is not None:
         click.echo(code, err=True, nl=False)
-    many = f"{made.uses} machines" if made.uses > 1 else "one machine"
+    whose = "yours" if made.is_own else f"{made.person}'s"
+    many = f"{made.uses} machines of {whose}" if made.uses > 1 else f"one machine of {whose}"
     click.echo(
         f"\ngrid: on the other machine: grid join, then the line above; or grid up --join -\n"
         f"grid: {many} can join as {made.role} until {text.moment(made.expires_ms)};"

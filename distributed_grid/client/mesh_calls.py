@@ -43,9 +43,11 @@ def nodes() -> Call[Nodes]:
     return decoded((yield _request("nodes")), Nodes)
 
 
-def ticket(*, role: str = "member", ttl: float | str = "24h", uses: int = 1) -> Call[TicketMade]:
-    """A ticket for others to join with."""
-    wanted = MakeTicket(role=_role(role), ttl_ms=ttl_ms(ttl), uses=_uses(uses))
+def ticket(
+    *, role: str = "member", ttl: float | str = "24h", uses: int = 1, person: str = ""
+) -> Call[TicketMade]:
+    """A ticket for another machine of this person to join with, or of somebody else's."""
+    wanted = MakeTicket(role=_role(role), ttl_ms=ttl_ms(ttl), uses=_uses(uses), person=person)
     return decoded((yield _request("make_ticket", body=wanted)), TicketMade)
 
 

@@ -25,6 +25,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, order=True, gc=False):
     job: JobId
     rank: int = MEDIUM  # Of its own priority; lower is first.
     is_shared: bool = False
+    may_evict: bool = True  # Or it takes what is free, and nobody gives way to it.
     user: str = ""
     project: str = ""
     request: Request = Request()

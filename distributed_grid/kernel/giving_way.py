@@ -122,8 +122,10 @@ class GivingWay:
 
     def _may_look(self, entry: Entry, now_ms: int) -> bool:
         could_evict = entry.rank == URGENT or (not entry.is_shared and self._host.borrowers)
-        if not could_evict or entry.job in self._host.awaited:
+        if not (could_evict and entry.may_evict) or entry.job in self._host.awaited:
             return False
+        if self._host.may_go(entry.job, now_ms):
+            return False  # Else somebody would have given way in vain.
         return not _is_fresh(self._looked_ms.get(entry.job), now_ms)
 
     def _evict_for(self, entry: Entry, now_ms: int, ready: Ready) -> bool:

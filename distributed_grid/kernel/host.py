@@ -71,6 +71,8 @@ class Host:
         self.files_bytes_max = 0  # Of one job's files, told from outside; 0: any.
         self.urgent_waiting = 0  # How many of those who wait may evict others.
         self.awaited: set[JobId] = set()  # Others give way for these: nobody overtakes them.
+        # Whether another node may take a job in a moment; told from outside.
+        self.may_go: Callable[[JobId, int], bool] = lambda _job, _now_ms: False
         # Who gave way, for whom: while that one is awaited it is not passed by its own victim, who
         # may have waited for longer.
         self.gave_way: dict[JobId, JobId] = {}

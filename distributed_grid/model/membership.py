@@ -6,7 +6,7 @@ Invariant: what is signed names its kind and its mesh first, so that no signatur
 anything else, or anywhere else.
 """
 
-from typing import ClassVar, Final, Literal, NewType
+from typing import ClassVar, Final, Literal, NamedTuple, NewType
 
 import msgspec
 
@@ -27,8 +27,15 @@ RENEW_MS: Final = 30 * DAY_MS  # Before the end; and how long an expired one may
 GRACE_MS: Final = 7 * DAY_MS  # Whoever was away longer starts from what the others know.
 
 
-class Certificate(msgspec.Struct, frozen=True, kw_only=True):
-    """A delegate, or the authority itself, says that this node is one of us."""
+class Person(NamedTuple):
+    """Whose a machine is: two people of one name are told apart by the id."""
+
+    id: str  # 64 hex digits; of who has no person in its certificate, the node's own id.
+    name: str
+
+
+class Certificate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A delegate, or the authority itself, says that this node is one of us, and whose it is."""
 
     mesh: MeshId
     node: NodeId
@@ -37,19 +44,26 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     expires_ms: int
     issuer: str  # The public key that signed: the authority's, or the node id of a delegate.
     signature: bytes = b""
+    person: Person | None = None  # None: from before there were people.
 
     def signed_bytes(self) -> bytes:
-        """What the signature is over."""
-        return b"grid certificate 1\0" + msgspec.msgpack.encode(
-            (self.mesh, self.node, self.name, self.roles, self.expires_ms, self.issuer)
-        )
+        """What the signature is over; without a person as it always was."""
+        said = (self.mesh, self.node, self.name, self.roles, self.expires_ms, self.issuer)
+        if self.person is None:
+            return b"grid certificate 1\0" + msgspec.msgpack.encode(said)
+        return b"grid certificate 2\0" + msgspec.msgpack.encode((*said, self.person))
+
+    @property
+    def owner(self) -> Person:
+        """Whose the machine is; one without a person is somebody of its own."""
+        return self.person or Person(self.node, self.name)
 
 
 Chain = tuple[Certificate, ...]  # A member's first; the last one is signed by the authority.
 
 
-class Revocation(msgspec.Struct, frozen=True, kw_only=True):
-    """A delegate says that this node is out, for good."""
+class Revocation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A delegate, or another machine of the same person, says that this node is out, for good."""
 
     mesh: MeshId
     node: NodeId
@@ -57,6 +71,7 @@ class Revocation(msgspec.Struct, frozen=True, kw_only=True):
     issuer: str
     chain: Chain = ()  # Of the issuer, so that it can be checked after the issuer has left.
     signature: bytes = b""
+    about: Chain = ()  # Of the node, if the issuer is no delegate: that both are one person's.
 
     def signed_bytes(self) -> bytes:
         """What the signature is over."""
@@ -98,6 +113,7 @@ class TicketRecord(Discreet, frozen=True, kw_only=True):
     uses_max: int
     used_by: tuple[NodeId, ...] = ()  # Counted by node id: a retry is not a second use.
     is_revoked: bool = False
+    person: Person | None = None  # Whose the machines are; None: from before there were people.
 
 
 def is_node_name(text: str) -> bool:

@@ -38,6 +38,8 @@ async def _make_ticket(operations: Operations, request: Request) -> Any:
             raise BadValue(
                 value, expected=f"{what} from 1 to {most}", remedy="See /openapi.json", field=what
             )
+    if not wanted.person.startswith("id:"):
+        node_name(wanted.person or "me")  # People are called as machines are.
     return await operations.mesh.make_ticket(wanted)
 
 

@@ -28,6 +28,8 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     is_self: bool = False
     roles: tuple[Role, ...] = ()
+    person: str = ""  # Whose it is; with the beginning of the id, if two have that name.
+    person_id: str = ""
     node_class: str = ""
     version: str = ""
     health: Health = "alive"
@@ -75,6 +77,7 @@ class MakeTicket(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     role: Role = "member"
     ttl_ms: int = 86_400_000
     uses: int = 1
+    person: str = ""  # Whose the machines are: a new name, or id: and digits; empty: this person's.
 
 
 class TicketMade(Discreet, frozen=True, kw_only=True):
@@ -88,6 +91,8 @@ class TicketMade(Discreet, frozen=True, kw_only=True):
     expires_ms: int
     uses: int
     recovery_file: str = ""  # Only if the mesh was founded now.
+    person: str = ""
+    is_own: bool = True  # Of the person who made it.
 
 
 class TicketView(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,6 +104,7 @@ class TicketView(msgspec.Struct, frozen=True, kw_only=True):
     expires_ms: int
     uses_max: int
     used_by: tuple[str, ...] = ()  # Names where known, else ids.
+    person: str = ""
     state: Literal["open", "used-up", "expired", "revoked"] = "open"
 
 
@@ -125,6 +131,8 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
     was_member: bool
     nodes: int
     is_all: bool = True  # Or there are more, of whom nothing has come yet.
+    person: str = ""  # Whose this machine is,
+    own: tuple[str, ...] = ()  # and the names of the other machines of that person.
 
 
 class Rename(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

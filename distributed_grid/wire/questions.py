@@ -72,6 +72,7 @@ class Asked(NamedTuple):
     is_stream: bool = False  # Its answer comes as it happens, without a known end.
     by_guests: bool = True  # About their own jobs.
     by_workers: bool = False  # Also by a node that only lends: what runs there needs it.
+    by_owner: bool = False  # By machines of the same person and admins' only.
 
 
 # Everything else (submitting, lending, tickets, stopping the agent) is for those who sit there.
@@ -79,7 +80,7 @@ class Asked(NamedTuple):
 # `tails` is what a job's home asks the node that ran it (`tails`).
 ASKED: Final[dict[str, Asked]] = {
     "cancel": Asked(),
-    "drain": Asked(by_guests=False),
+    "drain": Asked(by_guests=False, by_owner=True),
     "events": Asked(is_stream=True, by_guests=False),
     "explain": Asked(),
     "force": Asked(),
@@ -96,7 +97,7 @@ ASKED: Final[dict[str, Asked]] = {
     "tails": Asked(),
     "take_calls": Asked(by_guests=False, by_workers=True),
     "take_part": Asked(by_guests=False, by_workers=True),
-    "undrain": Asked(by_guests=False),
+    "undrain": Asked(by_guests=False, by_owner=True),
     "wait": Asked(),
     "wait_many": Asked(),
 }

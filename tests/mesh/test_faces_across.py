@@ -43,7 +43,7 @@ def lab():
     with MeshLab.on_loopback() as made:
         desk = made.member("desk", config=DESK).up()
         for name, config in (("server", SERVER), ("barn", BARN)):
-            made.member(name, config=config).up("--join", desk.ticket())
+            made.member(name, config=config).up("--join", desk.ticket("--for", name))
         made.settled(made.members)
         yield made
 

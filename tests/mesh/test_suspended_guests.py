@@ -12,7 +12,7 @@ CONFIG = "pretend: {cpus: 2}\nresource_sharing: {max_offers_per_node: 20}\n"
 def test_a_suspended_guest_is_shown_as_such_where_it_runs_and_at_home():
     with MeshLab.on_loopback() as lab:
         desk = lab.member("desk", config=CONFIG).up()
-        barn = lab.member("barn", config=CONFIG).up("--join", desk.ticket())
+        barn = lab.member("barn", config=CONFIG).up("--join", desk.ticket("--for", "bob"))
         lab.settled(lab.members)
         desk.says("run", "--detach", "--name", "guest", "--node", "barn", "sleep", "600")
         awaited(lambda: "running" in desk.says("jobs"))

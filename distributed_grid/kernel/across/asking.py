@@ -433,6 +433,8 @@ class Asking:
     def _is_wanted(self, wish: Wish, peer: Peer, *, is_asked: bool) -> bool:
         """Whether a node that has room is one of those that the job allows."""
         spec = wish.job.spec
+        if spec.array is None and spec.id in self._coordinator.host.awaited:
+            return False  # Others here would have given way in vain.
         if is_asked and not company.is_social(spec):
             return True
         if peer.record is None or not peer.may_lend:

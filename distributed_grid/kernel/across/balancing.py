@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from distributed_grid.kernel.across.asking import Asking
+from distributed_grid.kernel.across.wish import ANSWER_MS
 from distributed_grid.kernel.coordinator import Coordinator
 from distributed_grid.kernel.entry import Entry
 from distributed_grid.kernel.giving_way import Tenant
@@ -48,6 +49,7 @@ class Balancing:
         self._moved: dict[JobId, int] = {}  # Until when they do not wait here.
         self._moved_ms: int | None = None
         asking.shuns = self._shuns
+        coordinator.host.may_go = self._may_go
 
     def look(self, now_ms: int, ready: Ready) -> None:
         """Send away what had better run elsewhere."""
@@ -100,6 +102,16 @@ class Balancing:
     def _is_unsafe(self, spec: JobSpec) -> bool:
         return self._was[1] and not spec.battery_safe
 
+    def _may_go(self, job: JobId, now_ms: int) -> bool:
+        """Whether others may take a job that waits here: it is about to ask them, or has asked."""
+        wish = self._asking.wish(job)
+        if wish is None:
+            return False
+        if wish.since_ms is not None:
+            return wish.is_hopeful(now_ms)
+        since_ms = wish.job.ready_ms if wish.job.ready_ms is not None else now_ms
+        return now_ms - since_ms < ANSWER_MS and self._asking.has_room(wish.job.spec)
+
     # Who leaves
 
     def _send_away(self, which: Which, why: str, now_ms: int, ready: Ready) -> None:
@@ -126,8 +138,8 @@ class Balancing:
         spec = tenant.job.spec
         if not self._may_be_moved(tenant) or not is_checkpointable(spec):
             return False
-        if tenant.job.is_guest:
-            return self._is_closed
+        if tenant.job.is_guest:  # The owner's own stays: nothing keeps it from coming back.
+            return self._is_closed and spec.is_shared
         return bool(self._was[0] or self._is_unsafe(spec)) and self._can_go_on_elsewhere(spec)
 
     def _may_be_moved(self, tenant: Tenant) -> bool:

@@ -246,7 +246,7 @@ class Gatherer:
         """The nodes that may be asked with what they lend now, this one among them."""
         records = [
             peer.record
-            if peer.lent is None
+            if peer.lent is None or peer.is_own
             else msgspec.structs.replace(peer.record, free=peer.lent)
             for peer in self._peers.values()
             if _lends(peer) and peer.record is not None

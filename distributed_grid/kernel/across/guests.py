@@ -8,12 +8,13 @@ from typing import Final
 
 import msgspec
 
+from distributed_grid.kernel.across.peers import Peer
 from distributed_grid.kernel.coordinator import Coordinator
 from distributed_grid.kernel.host import Host
 from distributed_grid.kernel.jobs import SAVED_KEPT
 from distributed_grid.model import bytesize
 from distributed_grid.model.across import Origin
-from distributed_grid.model.ids import JobId, NodeId
+from distributed_grid.model.ids import JobId
 from distributed_grid.model.job import NOWHERE, JobSpec
 from distributed_grid.wire.across import Start
 
@@ -21,25 +22,19 @@ DRAINED: Final = "this node is being drained"
 LENDS_NOTHING: Final = "this node does not lend"
 
 
-def guest_spec(
-    spec: JobSpec,
-    home_name: str,
-    *,
-    start: Start | None = None,
-    home: NodeId | None = None,
-    may_vouch: bool = True,
-) -> JobSpec:
+def guest_spec(spec: JobSpec, home: Peer, *, start: Start | None = None) -> JobSpec:
     """The job as a borrower here: its user is certified by the node that it comes from.
 
     A node that took the job over vouches for the one whose user it was; one that is only a guest
-    of the mesh takes nothing over, and speaks for its own users alone.
+    of the mesh takes nothing over, and speaks for its own users alone. From another machine of the
+    same person it is the owner's own, unless that one took it over from others (`foreign_spec`).
     """
     name, at, _ = spec.user.partition("@")
-    user = spec.user if at and may_vouch else f"{name}@{home_name}"
+    user = spec.user if at and home.may_lend else f"{name}@{home.name}"
     bare = msgspec.structs.replace(
         spec,
         user=user,
-        is_shared=True,
+        is_shared=not home.is_own or bool(spec.is_shared and at),
         require=NOWHERE,
         avoid=NOWHERE,
         prefer=NOWHERE,
@@ -55,14 +50,14 @@ def guest_spec(
         at_most_once=False,
         origin=None,
     )
-    if start is None or home is None:
+    if start is None:
         return bare
     return msgspec.structs.replace(
         bare,
         id=JobId(start.lease),
         at_most_once=start.standing is not None,
         origin=Origin(
-            home=home,
+            home=home.id,
             job=start.job,
             epoch=start.epoch,
             attempt=start.lease,
@@ -96,19 +91,25 @@ def obstacles(host: Host, spec: JobSpec) -> tuple[str, ...]:
     """Why it will never run here, in words; none: it may wait."""
     if host.is_draining:
         return (DRAINED,)
-    terms = host.lending.terms
-    if not terms.is_enabled:
-        return (LENDS_NOTHING,)
-    if spec.priority == "urgent" and not terms.allow_urgent:
-        return ("borrowers may not be urgent here",)
-    if spec.preempt.is_forbidden and not terms.allow_no_preempt:
-        return ("borrowers have to give way here",)
+    if spec.is_shared and (unlent := _unlent(host, spec)):
+        return (unlent,)
     lacking = host.ledger.could_ever(spec.request)
     if lacking is not None:
         return tuple(
             f"{what}: {wanted} wanted, {has} there" for what, wanted, has in lacking.missing
         )
     return too_much(host, spec)
+
+
+def _unlent(host: Host, spec: JobSpec) -> str:
+    """Why such a job is never lent anything here; empty: it may be."""
+    terms = host.lending.terms
+    if not terms.is_enabled:
+        return LENDS_NOTHING
+    if spec.priority == "urgent" and not terms.allow_urgent:
+        return "borrowers may not be urgent here"
+    is_bound = spec.preempt.is_forbidden and not terms.allow_no_preempt
+    return "borrowers have to give way here" if is_bound else ""
 
 
 def too_much(host: Host, spec: JobSpec) -> tuple[str, ...]:

@@ -54,6 +54,7 @@ class Kept(msgspec.Struct, kw_only=True):
     job: JobId
     epoch: Epoch
     spec: JobSpec  # As a guest of this node.
+    may_evict: bool  # Of its own home, or a borrower's.
     want: int
     order: Order
     since_ms: int
@@ -69,6 +70,7 @@ class Kept(msgspec.Struct, kw_only=True):
             job=_name(self.job),
             rank=RANKS[self.spec.priority],
             is_shared=self.spec.is_shared,
+            may_evict=self.may_evict,
             user=self.spec.user,
             project=self.spec.project,
             request=self.spec.request,
@@ -133,6 +135,7 @@ class Holds:
                 job=word.job,
                 epoch=word.epoch,
                 spec=spec,
+                may_evict=spec.is_shared or peer.id == self._me,
                 want=word.ranks,
                 order=(RANKS[spec.priority], word.since_ms, word.job),
                 since_ms=now_ms - word.waited_ms,
@@ -201,7 +204,7 @@ class Holds:
             why = "it asks for something else than was kept"
             ready.send.append((peer.id, NotTaken(job=word.job, lease=word.lease, why=why)))
             return True
-        spec = guest_spec(word.spec, peer.name, start=word, home=peer.id, may_vouch=peer.may_lend)
+        spec = guest_spec(word.spec, peer, start=word)
         # Whose it is does not change with its home: what it holds is on that account.
         guest.spec = msgspec.structs.replace(
             spec, user=guest.spec.user, is_shared=guest.spec.is_shared
@@ -307,7 +310,7 @@ class Holds:
 
     def _guest(self, spec: JobSpec, peer: Peer) -> JobSpec:
         """As a guest; on its own home a job is what it was, its owner's or a borrower's."""
-        guest = guest_spec(spec, peer.name, may_vouch=peer.may_lend)
+        guest = guest_spec(spec, peer)
         if peer.id != self._me:
             return guest
         return msgspec.structs.replace(guest, user=spec.user, is_shared=spec.is_shared)

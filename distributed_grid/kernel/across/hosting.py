@@ -106,7 +106,7 @@ class Hosting:
         if not self.obeys(asked.job, asked.epoch, asked.number, now_ms):
             return
         name = _entry_name(asked.job)
-        spec = guest_spec(asked.spec, peer.name, may_vouch=peer.may_lend)
+        spec = guest_spec(asked.spec, peer)
         reasons = obstacles(self._host, spec) or self._unwritable()
         if is_social(asked.spec):
             reasons = reasons or unfit(asked.spec, names_here(self._coordinator, asked.job))
@@ -166,9 +166,9 @@ class Hosting:
             return
         del self.offered[word.lease]
         job = offer.guest
-        spec = guest_spec(word.spec, peer.name, start=word, home=peer.id, may_vouch=peer.may_lend)
+        spec = guest_spec(word.spec, peer, start=word)
         # Its home may be known by its name only now: what it holds stays on the account of before.
-        job.spec = msgspec.structs.replace(spec, user=job.spec.user)
+        job.spec = msgspec.structs.replace(spec, user=job.spec.user, is_shared=job.spec.is_shared)
         job.epoch = word.epoch
         self._homes[job.spec.id] = peer.id
         take_guest(self._coordinator, job, offer.lease, now_ms, ready)
@@ -492,7 +492,8 @@ def entry_of(job: JobId, spec: JobSpec, since_ms: int) -> Entry:
         submitted_ms=since_ms,
         job=_entry_name(job),
         rank=RANKS[spec.priority],
-        is_shared=True,
+        is_shared=spec.is_shared,
+        may_evict=spec.is_shared,
         user=spec.user,
         project=spec.project,
         request=spec.request,

@@ -24,6 +24,7 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
     is_laptop: bool = False
     may_submit: bool = True  # By its role: admin, member, guest.
     may_lend: bool = True  # By its role: admin, member, worker.
+    is_own: bool = False  # A machine of the same person as this one.
     record: NodeRecord | None = None  # None: it has not told yet what it is.
     lent: Resources | None = None  # Of what is free there: so much it would lend. None: all.
     restarting_until_ms: int = 0  # It said that it goes and comes back; 0: it did not.

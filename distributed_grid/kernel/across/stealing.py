@@ -73,13 +73,17 @@ class Stealing:
         if not self._may_take_more(now_ms):
             return
         likely = self._likely(now_ms) if self._host.ledger.free().cpu_milli else []
-        room = survey_of(self._host, now_ms).lent if likely else NOTHING
-        if not room.cpu_milli:
+        lent = survey_of(self._host, now_ms).lent if likely else NOTHING
+        rooms = [(n, self._host.ledger.free() if self._peers[n].is_own else lent) for n in likely]
+        rooms = [(node, room) for node, room in rooms if room.cpu_milli]
+        if not rooms:
             return
         self._next_ms = now_ms + ASK_MS
-        self._asked = dict.fromkeys(likely, now_ms + ANSWER_MS)
-        word = Idle(cpu_milli=room.cpu_milli, memory_bytes=room.memory_bytes)
-        ready.send += [(node, word) for node in self._asked]
+        self._asked = {node: now_ms + ANSWER_MS for node, _ in rooms}
+        ready.send += [
+            (node, Idle(cpu_milli=room.cpu_milli, memory_bytes=room.memory_bytes))
+            for node, room in rooms
+        ]
 
     def _may_take_more(self, now_ms: int) -> bool:
         """Whether nobody waits here, or only those who do not fit now and may be overtaken."""
@@ -151,7 +155,7 @@ class Stealing:
         peer = self._peers.get(home)
         if peer is None or not (peer.is_alive and peer.may_submit):
             return False
-        guest = guest_spec(spec, peer.name, may_vouch=peer.may_lend)
+        guest = guest_spec(spec, peer)
         if obstacles(self._host, guest) or not self._asking.may_run_here(spec):
             return False
         lease = self._host.try_reserve(entry_of(job, guest, now_ms), now_ms)

@@ -14,6 +14,7 @@ from distributed_grid.kernel.jobs import Job
 from distributed_grid.model.ids import JobId, NodeId
 
 GIVEN_BACK_MAX: Final = 1_000  # More are asked once too often, and give it back once more.
+ANSWER_MS: Final = 2_000  # After so long nobody waits for an answer any more.
 
 
 class GivenBack:
@@ -47,6 +48,11 @@ class Wish(msgspec.Struct):
     why: dict[NodeId, tuple[str, ...]] = {}
     settled_ms: int = 0  # Until when it stays in the lines in which it stands.
     is_content: bool = False  # It has waited for the place that it would like: another will do.
+
+    def is_hopeful(self, now_ms: int) -> bool:
+        """Whether somebody was asked a moment ago, and has not answered yet."""
+        asked = self.asked.values()
+        return any(one.position is None and now_ms - one.at_ms < ANSWER_MS for one in asked)
 
     def unready(self, now_ms: int) -> set[NodeId]:
         """Who had it, and could not begin."""

@@ -13,6 +13,7 @@ import msgspec
 
 from distributed_grid.errors import NotPermitted
 from distributed_grid.kernel.mesh.events import MeshReady, Now
+from distributed_grid.kernel.mesh.people import meant
 from distributed_grid.kernel.mesh.renewing import Renewing
 from distributed_grid.kernel.mesh.replica import Replica
 from distributed_grid.kernel.mesh.roster import Roster
@@ -25,9 +26,11 @@ from distributed_grid.model.membership import (
     Chain,
     Contact,
     MeshId,
+    Person,
     Revocation,
     Role,
     TicketRecord,
+    is_node_name,
 )
 from distributed_grid.wire.mesh import (
     GENERATION_FINAL,
@@ -146,11 +149,12 @@ class Membership:
 
     # Founding and tickets
 
-    def found(self, authority: Signer, name: str, now: Now) -> MeshReady:
-        """Begin a mesh: this node is its first delegate."""
+    def found(self, authority: Signer, name: str, now: Now, *, user: str = "") -> MeshReady:
+        """Begin a mesh: this node is its first delegate, and its user the first person."""
         self.authority = authority
         mesh_id = MeshId(authority.public)
-        chain = found(authority, self._mesh.me, name, self._mesh.wall_ms(now))
+        person = Person(self._mesh.me, user) if is_node_name(user) else None
+        chain = found(authority, self._mesh.me, name, self._mesh.wall_ms(now), person)
         ready = MeshReady()
         self._enter(mesh_id, chain, now)
         self._save_first_own(ready)
@@ -167,13 +171,16 @@ class Membership:
         return bool(self.chain) and self.chain[0].issuer == self._mesh.id and not self.authority
 
     def make_ticket(
-        self, role: Role, *, ttl_ms: int, uses: int, secret: bytes, now: Now
+        self, role: Role, *, ttl_ms: int, uses: int, secret: bytes, now: Now, whose: str = ""
     ) -> tuple[TicketRecord, MeshReady]:
-        """Let so many in."""
+        """Let so many in: machines of this node's own person, or of somebody else."""
         self._need_delegate()
-        assert self.tickets is not None, "a delegate has a book"
+        assert self.tickets is not None and self._mesh.roster is not None, "a delegate"  # noqa: PT018
+        known = self.tickets.people() | self._mesh.roster.people()
+        person = meant(whose, known, secret) if whose else self.chain[0].owner
+        now_ms = self._mesh.wall_ms(now)
         record = self.tickets.make(
-            role=role, ttl_ms=ttl_ms, uses=uses, secret=secret, now_ms=self._mesh.wall_ms(now)
+            role=role, ttl_ms=ttl_ms, uses=uses, secret=secret, now_ms=now_ms, person=person
         )
         return record, self._save_tickets(MeshReady())
 
@@ -203,7 +210,7 @@ class Membership:
         if isinstance(answer, Refused):
             return msgspec.structs.replace(answer, about=redeem.node), ready
         self._save_tickets(ready)  # Also when refused below: it was counted.
-        chain = self._certify(redeem.node, redeem.name, answer.record.role, now)
+        chain = self._certify(redeem.node, redeem.name, answer.record, now)
         if isinstance(chain, Refused):
             return msgspec.structs.replace(chain, about=redeem.node), ready
         members = len({*mesh.present(), redeem.node})
@@ -219,16 +226,20 @@ class Membership:
             return Refused(reason="forged", about=redeem.node)  # A stranger speaks for another.
         return None
 
-    def _certify(self, node: NodeId, name: str, role: Role, now: Now) -> Chain | Refused:
+    def _certify(self, node: NodeId, name: str, ticket: TicketRecord, now: Now) -> Chain | Refused:
         mesh = self._mesh
         assert mesh.roster is not None, "a delegate"
         held = mesh.roster.chains[node] if node in mesh.present() else ()
-        roles = joined(held[0].roles if held else (), (role,))
-        if held and roles == held[0].roles:
+        roles = joined(held[0].roles if held else (), (ticket.role,))
+        is_same = held and ticket.person in (None, held[0].owner)
+        if is_same and roles == held[0].roles:
             return held  # It asks again, or has more: nobody is less for having joined twice.
-        return self._issue(node, self.free_name(name, node), roles, now)
+        person = held[0].person if is_same else ticket.person
+        return self._issue(node, self.free_name(name, node), roles, person, now)
 
-    def _issue(self, node: NodeId, name: str, roles: tuple[Role, ...], now: Now) -> Chain | Refused:
+    def _issue(
+        self, node: NodeId, name: str, roles: tuple[Role, ...], person: Person | None, now: Now
+    ) -> Chain | Refused:
         mesh = self._mesh
         assert mesh.roster is not None, "a delegate"
         return issue(
@@ -241,6 +252,7 @@ class Membership:
             now_ms=mesh.wall_ms(now),
             verify=mesh.verify,
             revoked=mesh.roster.revoked,
+            person=person,
         )
 
     def free_name(self, name: str, node: NodeId) -> str:
@@ -290,7 +302,8 @@ class Membership:
         held = roster.standings.get(self._mesh.me) if roster else None
         if held is None or joined(held.roles, offered.roles) != held.roles:
             return True
-        return offered.roles == held.roles and offered.expires_ms > held.expires_ms
+        is_other = offered.expires_ms > held.expires_ms or offered.person != held.person
+        return offered.roles == held.roles and is_other
 
     def leave(self, now: Now) -> MeshReady:
         """Say goodbye; again: to those who have not taken it. `gone` when all have, or enough."""
@@ -336,7 +349,8 @@ class Membership:
         assert mesh.roster is not None, "a member"
         if self.authority is not None:
             free = self.free_name(name, mesh.me)
-            chain = found(self.authority, mesh.me, free, mesh.wall_ms(now))
+            person = self.chain[0].person
+            chain = found(self.authority, mesh.me, free, mesh.wall_ms(now), person)
             self.change_chain(chain, now, ready)
             return True
         return self.renewing.ask(Renew(chain=self.chain, name=name), ready)
@@ -358,15 +372,18 @@ class Membership:
     # Throwing out
 
     def kick(self, node: NodeId, now: Now) -> MeshReady:
-        """This node is out, for good."""
-        self._need_delegate()
+        """This node is out, for good: by an admin, or as a machine of this node's own person."""
         mesh = self._mesh
-        assert mesh.roster is not None and mesh.replica is not None, "a delegate"  # noqa: PT018
+        if mesh.roster is None or not mesh.roster.may_kick(mesh.me, node):
+            self._need_delegate()
+        assert mesh.roster is not None and mesh.replica is not None, "a member"  # noqa: PT018
+        about = () if mesh.roster.is_delegate(mesh.me) else mesh.roster.chains[node]
         ready = MeshReady()
         self._stand_without(node, now, ready)
         revocation = revoke(
-            mesh.signer, self.chain, mesh=mesh.roster.mesh, node=node, now_ms=mesh.wall_ms(now)
-        )
+            mesh.signer, self.chain, mesh=mesh.roster.mesh, node=node, now_ms=mesh.wall_ms(now),
+            about=about,
+        )  # fmt: skip
         entry = Entry(
             node=node,
             generation=GENERATION_FINAL,
@@ -388,8 +405,8 @@ class Membership:
                 "this node is an admin on the word of the one to be thrown out",
                 remedy="Do it on the machine that founded the mesh, or on another admin's",
             )
-        name = self.chain[0].name
-        chain = found(self.authority, self._mesh.me, name, self._mesh.wall_ms(now))
+        own = self.chain[0]
+        chain = found(self.authority, self._mesh.me, own.name, self._mesh.wall_ms(now), own.person)
         self.change_chain(chain, now, ready)
 
     def out(self, revocation: Revocation, now: Now, ready: MeshReady) -> None:
@@ -420,7 +437,7 @@ class Membership:
         assert mesh.roster is not None, "a member"
         for node in voided:
             old = mesh.roster.chains[node]
-            chain = self._issue(node, old[0].name, old[0].roles, now)
+            chain = self._issue(node, old[0].name, old[0].roles, old[0].person, now)
             if not isinstance(chain, Refused):
                 mesh.roster.take(node, chain, mesh.wall_ms(now))
                 ready.messages.append((node, Renewed(chain=chain)))

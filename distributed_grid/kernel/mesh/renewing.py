@@ -45,8 +45,8 @@ class Renewing:
         if self._own.was_revoked or (holds and is_early and not doubters and not is_hanging):
             return
         if self._own.authority is not None:
-            name = self._own.chain[0].name
-            chain = found(self._own.authority, mesh.me, name, mesh.wall_ms(now))
+            own = self._own.chain[0]
+            chain = found(self._own.authority, mesh.me, own.name, mesh.wall_ms(now), own.person)
             self._own.change_chain(chain, now, ready)
             return
         if self._asked_us is not None and now.mono_us - self._asked_us < ASK_AGAIN_US:

@@ -9,11 +9,19 @@ from collections.abc import Iterable
 
 import msgspec
 
+from distributed_grid.kernel.mesh.people import labels
 from distributed_grid.kernel.mesh.replica_maps import is_sound
 from distributed_grid.kernel.mesh.signing import Verify
-from distributed_grid.kernel.mesh.trust import Standing, ends_ms, judge, judge_revocation, to_resign
+from distributed_grid.kernel.mesh.trust import (
+    Standing,
+    ends_ms,
+    is_stolen_from,
+    judge,
+    judge_revocation,
+    to_resign,
+)
 from distributed_grid.model.ids import NodeId
-from distributed_grid.model.membership import GRACE_MS, RENEW_MS, Chain, MeshId, Revocation
+from distributed_grid.model.membership import GRACE_MS, RENEW_MS, Chain, MeshId, Person, Revocation
 from distributed_grid.wire.mesh import GENERATION_FINAL, JUNK, Entry, Hello, Refused
 
 _chain = msgspec.msgpack.Decoder(Chain)
@@ -31,6 +39,7 @@ class Roster:
         self.revoked: dict[NodeId, Revocation] = {}
         self.delegate_seen_ms = 0  # When a delegate was last heard, by the wall.
         self._verify = verify
+        self._labels: dict[str, str] | None = None
 
     def judge(self, node: NodeId, chain: Chain, now_ms: int) -> Standing | Refused:
         """What a chain is worth here and now."""
@@ -61,6 +70,29 @@ class Roster:
         """Whether it may let others in."""
         standing = self.standings.get(node)
         return standing is not None and "admin" in standing.roles
+
+    def is_kin(self, one: NodeId, other: NodeId) -> bool:
+        """Whether two members are machines of one person, by their certificates."""
+        both = self.standings.get(one), self.standings.get(other)
+        return (
+            both[0] is not None and both[1] is not None and both[0].person.id == both[1].person.id
+        )
+
+    def may_kick(self, one: NodeId, other: NodeId) -> bool:
+        """Whether a member throws out another as one of its own person's."""
+        both = self.standings.get(one), self.standings.get(other)
+        return both[0] is not None and both[1] is not None and is_stolen_from(both[0], both[1])
+
+    def people(self) -> dict[str, Person]:
+        """Those to whom the members belong, by id."""
+        owners = (standing.person for _, standing in sorted(self.standings.items()))
+        return {person.id: person for person in owners}
+
+    def label(self, node: NodeId) -> str:
+        """How the owner of a member is called, told apart from others of that name."""
+        if self._labels is None:
+            self._labels = labels(self.people())
+        return self._labels[self.standings[node].person.id]
 
     def see(self, nodes: Iterable[NodeId], now_ms: int) -> None:
         """These are here now: whether there is a delegate among them who could renew others."""
@@ -113,6 +145,7 @@ class Roster:
             self.lapsed.add(node)
             return None
         self.standings[node] = standing
+        self._labels = None
         return standing
 
     def revoke(self, revocation: Revocation) -> list[NodeId]:
@@ -147,6 +180,7 @@ class Roster:
     def _drop(self, node: NodeId) -> None:
         self.standings.pop(node, None)
         self.lapsed.discard(node)
+        self._labels = None
 
 
 def is_outlived(chain: Chain, now_ms: int) -> bool:

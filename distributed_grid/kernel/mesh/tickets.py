@@ -15,7 +15,7 @@ import msgspec
 
 from distributed_grid.errors import NotPermitted
 from distributed_grid.model.ids import NodeId
-from distributed_grid.model.membership import MeshId, Role, TicketRecord
+from distributed_grid.model.membership import MeshId, Person, Role, TicketRecord
 from distributed_grid.wire.mesh import Redeem, Refused
 from distributed_grid.wire.mesh_api import TICKET_TTL_MS_MAX, TICKET_USES_MAX
 
@@ -58,12 +58,24 @@ class Tickets:
         """All that is remembered, the oldest first."""
         return tuple(self._records.values())
 
+    def people(self) -> dict[str, Person]:
+        """Whose machines they let in, by id."""
+        invited = (record.person for record in self._records.values())
+        return {person.id: person for person in invited if person is not None}
+
     def get(self, ticket: str) -> TicketRecord | None:
         """One of them, by its public id."""
         return self._records.get(ticket)
 
     def make(
-        self, *, role: Role, ttl_ms: int, uses: int, secret: bytes, now_ms: int
+        self,
+        *,
+        role: Role,
+        ttl_ms: int,
+        uses: int,
+        secret: bytes,
+        now_ms: int,
+        person: Person | None = None,
     ) -> TicketRecord:
         """A new ticket. The secret is the caller's dice; the limits are checked at the door."""
         assert len(secret) == SECRET_BYTES, "whoever rolls the dice rolls enough of them"
@@ -71,7 +83,7 @@ class Tickets:
         assert 0 < uses <= TICKET_USES_MAX, "checked at the door"
         record = TicketRecord(
             id=ticket_id(secret), secret=secret, role=role, made_ms=now_ms,
-            expires_ms=now_ms + ttl_ms, uses_max=uses,
+            expires_ms=now_ms + ttl_ms, uses_max=uses, person=person,
         )  # fmt: skip
         self._make_room(uses, now_ms)
         self._records[record.id] = record

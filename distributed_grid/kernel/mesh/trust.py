@@ -23,6 +23,7 @@ from distributed_grid.model.membership import (
     Certificate,
     Chain,
     MeshId,
+    Person,
     Revocation,
     Role,
     is_node_name,
@@ -49,6 +50,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     roles: tuple[Role, ...]
     expires_ms: int  # The earliest end in the whole chain.
     state: State  # Overdue: expired, but no delegate was there to renew it.
+    person: Person
 
 
 def judge(
@@ -81,7 +83,10 @@ def judge(
     if now_ms >= end_ms:
         is_unseen = not delegate_seen_since_expiry and now_ms < end_ms + RENEW_MS
         state = "overdue" if is_unseen else "renew-only"
-    return Standing(name=chain[0].name, roles=chain[0].roles, expires_ms=end_ms, state=state)
+    own = chain[0]
+    return Standing(
+        name=own.name, roles=own.roles, expires_ms=end_ms, state=state, person=own.owner
+    )
 
 
 def ends_ms(chain: Chain) -> int:
@@ -101,6 +106,8 @@ def _shape(chain: Chain) -> Refused | None:
             and 0 <= certificate.expires_ms < TIME_MS_MAX
             and roles
             and roles == ordered(roles)
+            and is_name(certificate.owner.name)
+            and _ID.fullmatch(certificate.owner.id)
         ):
             return Refused(reason="malformed", detail="a certificate of an impossible form")
     return None
@@ -141,13 +148,15 @@ def joined(held: Sequence[Role], more: Sequence[Role]) -> tuple[Role, ...]:
     )
 
 
-def found(mesh_signer: Signer, node: NodeId, name: str, now_ms: int) -> Chain:
+def found(
+    mesh_signer: Signer, node: NodeId, name: str, now_ms: int, person: Person | None = None
+) -> Chain:
     """The first certificate of a mesh: its authority lets the founder in, as an admin."""
     assert is_name(name), "whoever founds was asked for a name that can be shown"
     return (
         _signed(
             mesh_signer, mesh=MeshId(mesh_signer.public), node=node, name=name, roles=("admin",),
-            expires_ms=now_ms + CERTIFICATE_MS,
+            expires_ms=now_ms + CERTIFICATE_MS, person=person,
         ),
     )  # fmt: skip
 
@@ -163,6 +172,7 @@ def issue(
     now_ms: int,
     verify: Verify,
     revoked: Collection[str],
+    person: Person | None = None,
 ) -> Chain | Refused:
     """Let a node in: by a delegate with its own chain, or by the authority with an empty one.
 
@@ -171,7 +181,8 @@ def issue(
     """
     if node in revoked:
         return Refused(reason="revoked", detail="that node was revoked, for good")
-    if not is_name(name) or not _ID.fullmatch(node) or not ordered(roles):
+    is_nobody = person is not None and not is_name(person.name)
+    if not is_name(name) or not _ID.fullmatch(node) or not ordered(roles) or is_nobody:
         return Refused(reason="malformed", detail="a node needs an id, a printable name and a role")
     if signer.public == mesh:
         own, expires_ms = (), now_ms + CERTIFICATE_MS
@@ -191,8 +202,9 @@ def issue(
             return Refused(reason="not-permitted", detail=detail)
         expires_ms = min(now_ms + CERTIFICATE_MS, standing.expires_ms)
     signed = _signed(
-        signer, mesh=mesh, node=node, name=name, roles=ordered(roles), expires_ms=expires_ms
-    )
+        signer, mesh=mesh, node=node, name=name, roles=ordered(roles), expires_ms=expires_ms,
+        person=person,
+    )  # fmt: skip
     return (signed, *own)
 
 
@@ -217,18 +229,20 @@ def renew(
         return Refused(reason="not-permitted", detail="it is too early to renew")
     renewed = issue(
         signer, own, mesh=mesh, node=node, name=name or standing.name, roles=standing.roles,
-        now_ms=now_ms, verify=verify, revoked=revoked,
+        now_ms=now_ms, verify=verify, revoked=revoked, person=chain[0].person,
     )  # fmt: skip
     if isinstance(renewed, Refused) or is_renamed or ends_ms(renewed) > standing.expires_ms:
         return renewed
     return Refused(reason="busy", detail="this delegate has to renew its own certificate first")
 
 
-def revoke(signer: Signer, own: Chain, *, mesh: MeshId, node: NodeId, now_ms: int) -> Revocation:
+def revoke(
+    signer: Signer, own: Chain, *, mesh: MeshId, node: NodeId, now_ms: int, about: Chain = ()
+) -> Revocation:
     """Throw a node out, for good. Whoever may not is not believed by anybody."""
     revocation = Revocation(
         mesh=mesh, node=node, at_ms=now_ms, issuer=signer.public,
-        chain=() if signer.public == mesh else own,
+        chain=() if signer.public == mesh else own, about=about,
     )  # fmt: skip
     return msgspec.structs.replace(revocation, signature=signer.sign(revocation.signed_bytes()))
 
@@ -236,7 +250,7 @@ def revoke(signer: Signer, own: Chain, *, mesh: MeshId, node: NodeId, now_ms: in
 def judge_revocation(revocation: Revocation, *, mesh: MeshId, verify: Verify) -> bool:
     """Whether a revocation holds: signed by the authority, or by whom it made an admin.
 
-    It holds when its issuer's certificate has ended, and when the issuer was revoked itself: else
+    Or by another machine of the same person, if the one to go is no admin's. It holds when its issuer's certificate has ended, and when the issuer was revoked itself: else
     two nodes that hear of both in different orders would disagree for ever about who is out.
     """
     node, issuer = str(revocation.node), revocation.issuer
@@ -251,9 +265,29 @@ def judge_revocation(revocation: Revocation, *, mesh: MeshId, verify: Verify) ->
         standing = judge(
             revocation.chain, mesh=mesh, node=NodeId(issuer), now_ms=0, verify=verify, revoked=()
         )
-        if isinstance(standing, Refused) or not roles_permit(standing.roles, "revoke"):
+        if isinstance(standing, Refused):
+            return False
+        # Nothing beside what is needed: it is not signed, and anybody could mint variants of it.
+        is_proven = not revocation.about
+        if not roles_permit(standing.roles, "revoke"):
+            is_proven = _is_kin(standing, revocation, verify)
+        if not is_proven:
             return False
     return verify(issuer, revocation.signed_bytes(), revocation.signature)
+
+
+def _is_kin(issuer: Standing, revocation: Revocation, verify: Verify) -> bool:
+    """Whether both machines are one person's, by their certificates; an admin's is above that."""
+    gone = judge(
+        revocation.about, mesh=revocation.mesh, node=revocation.node, now_ms=0, verify=verify,
+        revoked=(),
+    )  # fmt: skip
+    return isinstance(gone, Standing) and is_stolen_from(issuer, gone)
+
+
+def is_stolen_from(issuer: Standing, node: Standing) -> bool:
+    """Whether a machine can be thrown out by another of its person's; an admin's only by admins."""
+    return issuer.person.id == node.person.id and not roles_permit(node.roles, "revoke")
 
 
 def to_resign(
@@ -298,9 +332,10 @@ def _signed(
     name: str,
     roles: tuple[Role, ...],
     expires_ms: int,
+    person: Person | None,
 ) -> Certificate:
     certificate = Certificate(
         mesh=mesh, node=node, name=name, roles=roles, issuer=signer.public,
-        expires_ms=expires_ms,
+        expires_ms=expires_ms, person=person,
     )  # fmt: skip
     return msgspec.structs.replace(certificate, signature=signer.sign(certificate.signed_bytes()))

@@ -42,6 +42,8 @@ def view(mesh: Mesh, node: NodeId, now: Now) -> NodeView:
     verification, verification_why = _verification(mesh, node, profile)
     return NodeView(
         id=node,
+        person=mesh.roster.label(node) if mesh.roster and standing else "",
+        person_id=standing.person.id if standing else "",
         name=mesh.name_of(node),
         is_self=node == mesh.me,
         roles=standing.roles if standing else (),

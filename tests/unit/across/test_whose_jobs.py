@@ -5,8 +5,10 @@ import pytest
 
 from distributed_grid.kernel.across.guests import guest_spec
 from distributed_grid.kernel.across.held import held_job, homeless
+from distributed_grid.kernel.across.peers import Peer
 from distributed_grid.kernel.across.travelling import certified, local
 from distributed_grid.kernel.views import job_view
+from distributed_grid.model.ids import NodeId
 from distributed_grid.wire.keeper import Run
 from tests.across_world import Room
 from tests.node_world import a_job, fill, told
@@ -29,7 +31,8 @@ def test_a_user_stays_who_it_was_when_another_node_takes_the_job_over(room):
     room.until(lambda: any(job.id in node.node.coordinator.jobs for node in room.nodes[1:]))
     home = room.home_of(job)
     assert home.job(job).spec.user == "ada@node-1"
-    assert guest_spec(home.job(job).spec, home.name).user == "ada@node-1"  # And to whom it asks.
+    peer = Peer(id=home.me, name=home.name)
+    assert guest_spec(home.job(job).spec, peer).user == "ada@node-1"  # And to whom it asks.
 
 
 def test_a_user_of_the_home_is_called_by_the_home_on_every_other_node(room):
@@ -65,7 +68,8 @@ def test_on_its_own_node_a_user_that_comes_back_is_one_of_its_own():
     ],
 )
 def test_only_who_may_take_jobs_over_speaks_for_the_users_of_others(user, may_vouch, named):
-    assert guest_spec(a_job("job", user=user), "attic", may_vouch=may_vouch).user == named
+    attic = Peer(id=NodeId("a" * 64), name="attic", may_lend=may_vouch)
+    assert guest_spec(a_job("job", user=user), attic).user == named
 
 
 def test_a_guest_of_the_mesh_cannot_claim_the_name_of_another_nodes_user(room):

@@ -266,6 +266,7 @@ def test_a_member_takes_no_chain_that_is_worth_less(lab, roles, later_ms, is_tak
         now_ms=WALL_MS + later_ms,
         verify=lab.keys.verify,
         revoked=(),
+        person=member.mesh.membership.chain[0].person,
     )
     adopt = member.mesh.membership.adopt
     adopt(founder.mesh.id, Welcome(chain=chain), lab.now)

@@ -6,7 +6,7 @@ import pytest
 from distributed_grid.edges.keys import verify
 from distributed_grid.kernel.mesh import trust
 from distributed_grid.kernel.mesh.trust import Standing
-from distributed_grid.model.membership import CERTIFICATE_MS, CHAIN_MAX, DAY_MS, MeshId
+from distributed_grid.model.membership import CERTIFICATE_MS, CHAIN_MAX, DAY_MS, MeshId, Person
 from tests.unit.mesh.trust_lab import (
     AUTHORITY,
     DELEGATE,
@@ -37,7 +37,10 @@ def changed(chain, index, **changes):
 
 
 def test_a_member_stands_on_a_chain_up_to_the_authority():
-    expected = Standing(name="member", roles=("member",), expires_ms=END_MS, state="good")
+    whose = Person(JOINED[0].node, "member")  # Of who has no person in its certificate: its own.
+    expected = Standing(
+        name="member", roles=("member",), expires_ms=END_MS, state="good", person=whose
+    )
 
     assert len(JOINED) == 3
     assert judged(JOINED) == expected
@@ -46,7 +49,11 @@ def test_a_member_stands_on_a_chain_up_to_the_authority():
 def test_the_founder_is_an_admin_on_the_word_of_the_authority_alone():
     assert [one.issuer for one in FOUNDED] == [AUTHORITY.public]
     assert judged(FOUNDED, FOUNDER) == Standing(
-        name="founder", roles=("admin",), expires_ms=END_MS, state="good"
+        name="founder",
+        roles=("admin",),
+        expires_ms=END_MS,
+        state="good",
+        person=Person(FOUNDED[0].node, "founder"),
     )
 
 
