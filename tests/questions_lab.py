@@ -83,12 +83,17 @@ class Pair:
     """Two nodes, of which the second answers with whatever a test plugs in."""
 
     def __init__(
-        self, answering: Answering = echo, *, roles: tuple[Any, ...] = ("member",)
+        self,
+        answering: Answering = echo,
+        *,
+        roles: tuple[Any, ...] = ("member",),
+        is_own: bool = False,
     ) -> None:
         self.lanes = Lanes()
         self.broke: list[BaseException] = []
         self.here, self.there = NodeId(hashed("desk")), NodeId(hashed("attic"))
         self.roles: tuple[Any, ...] | None = roles
+        self.is_own = is_own
         self.asks = self._questions(self.here, answering)
         self.answers = self._questions(self.there, answering)
 
@@ -100,7 +105,9 @@ class Pair:
         return made
 
     def _asker(self, peer: NodeId) -> Asker | None:
-        return None if self.roles is None else Asker(peer, "desk", self.roles)
+        if self.roles is None:
+            return None
+        return Asker(peer, "desk", self.roles, is_own=self.is_own)
 
     async def ask(self, operation: str = "job", **query: str) -> Any:
         question = Question(number=1, operation=operation, query=query, user="ada")
@@ -186,7 +193,7 @@ class Town:
 
     def asker(self, peer: NodeId) -> Asker | None:
         name = self.names.get(peer, "")
-        return Asker(peer, name, self.members[name].roles) if name else None
+        return Asker(peer, name, self.members[name].roles, is_own=True) if name else None
 
     def kill(self, name: str) -> None:
         """A machine goes, and everybody notices."""

@@ -125,7 +125,7 @@ def test_a_node_that_is_drained_gives_its_work_away_and_takes_none(lab, desk, ga
     runs = submitted(desk, "--avoid", "desk", "--avoid", "attic", *gate.words("true"))
     moves = submitted(desk, "--avoid", "desk", "--cpus", "0.5", *gate.words("echo", "moved"))
     awaited(lambda: {job(desk, word)["state"] for word in (runs, moves)} == {"running"})
-    assert "drained" in lab["attic"].says("drain", "barn")
+    assert "drained" in desk.says("drain", "barn")
     waits = submitted(desk, "--node", "barn", "--wait-for-capacity", "true")
     named = submitted(desk, "--node", "barn", "true")
     assert "grid undrain barn" in desk.says("explain", named)

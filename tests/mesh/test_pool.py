@@ -43,7 +43,7 @@ def test_a_machine_comes_and_goes_and_no_work_is_disturbed_or_lost(gate):
         awaited(lambda: totals(attic) == "3 nodes; 1 of 6 cores")
         assert running(desk, words) == before
 
-        attic.says("drain", "barn")
+        desk.says("drain", "barn")
         awaited(lambda: job(desk, extra)["state"] == "waiting", lambda: job(desk, extra))
         barn.says("leave")
         awaited(lambda: totals(attic) == "2 nodes; 0 of 4 cores")

@@ -257,7 +257,17 @@ async def test_a_mistake_of_the_other_node_is_told_here_and_logged_there():
     "roles", [("member",), ("admin",), ("worker", "member"), ("guest", "admin")]
 )
 async def test_members_and_admins_may_ask_everything_on_the_list(operation, roles):
-    assert (await Pair(roles=roles).ask(operation)).status == 200
+    assert (await Pair(roles=roles, is_own=True).ask(operation)).status == 200
+
+
+@pytest.mark.parametrize("operation", ["drain", "undrain"])
+async def test_only_the_owners_machines_and_admins_drain(operation):
+    assert (await Pair(roles=("admin",)).ask(operation)).status == 200
+    assert (await Pair(roles=("member",), is_own=True).ask(operation)).status == 200
+    error = refusal(await Pair(roles=("member",)).ask(operation))
+
+    assert isinstance(error, NotPermitted)
+    assert f"grid {operation}" in error.remedy
 
 
 @pytest.mark.parametrize("operation", sorted(name for name in ASKED if not ASKED[name].by_workers))
