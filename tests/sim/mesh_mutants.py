@@ -42,7 +42,7 @@ MUTANTS = (
     Mutant("certificates need not lead to the authority", "trust:_links",
            "certificate.mesh != mesh or certificate.issuer != issuer", "False", 1),
     Mutant("any member throws others out", "trust:judge_revocation",
-           'or not roles_permit(standing.roles, "revoke")', "", 1),
+           'if not roles_permit(standing.roles, "revoke")', "if False", 1),
     Mutant("a revocation need not be signed", "trust:judge_revocation",
            "return verify(issuer, revocation.signed_bytes(), revocation.signature)",
            "return True", 1),

@@ -250,8 +250,9 @@ def revoke(
 def judge_revocation(revocation: Revocation, *, mesh: MeshId, verify: Verify) -> bool:
     """Whether a revocation holds: signed by the authority, or by whom it made an admin.
 
-    Or by another machine of the same person, if the one to go is no admin's. It holds when its issuer's certificate has ended, and when the issuer was revoked itself: else
-    two nodes that hear of both in different orders would disagree for ever about who is out.
+    Or by another machine of the same person, if the one to go is no admin's. It holds when its
+    issuer's certificate has ended, and when the issuer was revoked itself: else two nodes that hear
+    of both in different orders would disagree for ever about who is out.
     """
     node, issuer = str(revocation.node), revocation.issuer
     if (
@@ -261,18 +262,17 @@ def judge_revocation(revocation: Revocation, *, mesh: MeshId, verify: Verify) ->
         or not 0 <= revocation.at_ms < TIME_MS_MAX
     ):
         return False
+    is_proven = not revocation.about  # It is not signed: anybody could mint variants of one.
     if issuer != mesh:
         standing = judge(
             revocation.chain, mesh=mesh, node=NodeId(issuer), now_ms=0, verify=verify, revoked=()
         )
         if isinstance(standing, Refused):
             return False
-        # Nothing beside what is needed: it is not signed, and anybody could mint variants of it.
-        is_proven = not revocation.about
         if not roles_permit(standing.roles, "revoke"):
             is_proven = _is_kin(standing, revocation, verify)
-        if not is_proven:
-            return False
+    if not is_proven:
+        return False
     return verify(issuer, revocation.signed_bytes(), revocation.signature)
 
 
