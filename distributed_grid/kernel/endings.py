@@ -93,6 +93,8 @@ def outcome_of(job: Job, report: Ended) -> Over | Again:
 def _loss(job: Job, why: str) -> Over | Again:
     if job.is_cancelled:
         return Over("cancelled", None, why)
+    if job.is_overdue:
+        return Over("failed", TIMEOUT_CODE, "its deadline passed")
     if job.losses + 1 > job.spec.losses_max:
         return Over("lost", None, why)
     return Again(f"lost: {why}", "loss")

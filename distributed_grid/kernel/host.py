@@ -141,7 +141,10 @@ class Host:
     def _next(self, now_ms: int) -> tuple[Entry, Lease] | None:
         is_short = False  # Somebody more important lacks room.
         for entry in self._heads(now_ms):
-            if is_short and self.line.lifted(entry, now_ms) == LOW:
+            is_low = self.line.lifted(entry, now_ms) == LOW
+            if is_short and is_low:
+                if entry.job in self.awaited:
+                    return None  # Nor does anybody after it get what others give up for it.
                 continue  # Leftovers only: what is free now may be what another waits for.
             if self.gave_way.get(entry.job) in self.awaited:
                 continue
@@ -152,7 +155,7 @@ class Host:
             is_next = entry.job in self.awaited or waited_ms > OVERTAKING_MS_MAX
             if is_next and self._waits_for_others(got, entry, now_ms):
                 return None  # It has waited long enough: nobody overtakes it.
-            is_short = is_short or self._is_room_lacking(got, entry)
+            is_short = is_short or (not is_low and self._is_room_lacking(got, entry))
         return None
 
     def _is_room_lacking(self, refusal: Refusal, entry: Entry) -> bool:

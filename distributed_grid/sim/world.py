@@ -287,7 +287,9 @@ class World:
         if node is None:
             return False
         dies = ""
-        if not self.is_calm and self._rng.randrange(1_000) < self.mood.crash_milli:
+        # Cancelling is rare, and what it leads to is told once only.
+        crash_milli = self.mood.crash_milli * (8 if isinstance(event, Cancel) else 1)
+        if not self.is_calm and self._rng.randrange(1_000) < crash_milli:
             dies = self._rng.choice(("before", "between", "after"))
         ready = node.step(event)
         if dies == "before":

@@ -45,6 +45,17 @@ def test_a_deadline_ends_what_waits_and_what_runs():
     assert (world.state(runs), world.job(runs).exit_code) == ("failed", 124)
 
 
+def test_whatever_is_lost_while_its_deadline_stops_it_is_not_run_again():
+    world = World()
+    job = a_job("job", deadline_ms=world.now_ms + 100)
+    world.submit(job)
+    world.pump()
+    world.pass_time(100)
+    world.keeper.die()
+    world.pump()
+    assert (world.state(job), world.job(job).exit_code) == ("failed", 124)
+
+
 def test_a_deadline_ends_an_array_that_has_begun():
     world = World()
     array = a_job("array", cpus=4_000, deadline_ms=world.now_ms + 100,
@@ -174,6 +185,16 @@ def test_low_work_takes_leftovers_only():
     world.pump()
     assert world.state(a_job("low")) == "waiting"
     assert world.state(a_job("high")) == "running"
+
+
+def test_low_work_does_not_wait_for_low_work_that_is_larger():
+    world = World()
+    fill(world, count=3)
+    world.submit(a_job("large", cpus=2_000, priority="low"))
+    world.now_ms += 1
+    world.submit(a_job("small", priority="low"))
+    world.pump()
+    assert world.state(a_job("small")) == "running"
 
 
 def test_use_is_remembered_across_a_restart():

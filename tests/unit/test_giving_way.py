@@ -242,6 +242,23 @@ def test_the_owner_evicts_borrowers_of_any_priority():
     assert world.state(mine) == "running"
 
 
+def test_what_borrowers_give_up_for_low_work_is_not_lent_when_more_important_work_comes_too():
+    world = a_lender()
+    half = Request(cpu_milli=1_000, memory_bytes=(1 << 39) + 1)
+    loans = [borrowed(f"loan-{number}") for number in range(3)]
+    other = borrowed("other", user="bob")
+    world.submit(a_job("mine", request=half))
+    world.submit(*loans)
+    world.submit(other)
+    world.pump()
+    world.submit(a_job("low", priority="low", cpus=2_000))
+    assert len(told(world, keeper.Preempt)) == 2
+    world.submit(a_job("hungry", request=half))  # Nobody can give way for it.
+    world.keeper.preempt(told(world, keeper.Preempt)[0].attempt)
+    world.pump()
+    assert world.state(other) == "waiting"
+
+
 def test_an_urgent_borrower_evicts_borrowers_only():
     world = a_lender()
     mine, loan = a_job("mine", cpus=3_000, priority="low"), borrowed("loan", priority="low")

@@ -35,7 +35,10 @@ class DatesAreKept(Checker):
 
 
 class EveryJobEndsOnce(Checker):
-    """An end is final, one attempt runs at a time, and success is the success of its processes."""
+    """An end is final, one attempt runs at a time, and success is the success of its processes.
+
+    Whatever is to end was told so, by this agent or by one before it.
+    """
 
     def __init__(self) -> None:
         self._ended: dict[JobId, str] = {}
@@ -51,6 +54,10 @@ class EveryJobEndsOnce(Checker):
         running = [one.run.job for one in world.keeper.attempts.values() if not one.run.indices]
         if len(running) != len(set(running)):
             raise Violation("two attempts of one job run at the same time")
+        for process in world.keeper.firsts:
+            job = process.run.job
+            if node.coordinator.jobs[job].is_stopping and process.leaves_ms is None:
+                raise Violation(f"{world.spec(job).name} is to stop, and nobody tells it")
 
     def ended(self, world: World, node: Node) -> None:
         """Compare what is on disk with what really happened."""

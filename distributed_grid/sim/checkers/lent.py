@@ -9,8 +9,8 @@ from distributed_grid.kernel.lending_policies import POLICIES
 from distributed_grid.kernel.node import Node, NodeEvent
 from distributed_grid.kernel.offers import STILL_MILLI
 from distributed_grid.kernel.ready import Ready
-from distributed_grid.model.lease import Lease
 from distributed_grid.model.lending import Sample
+from distributed_grid.model.resources import Resources
 from distributed_grid.sim.keeper import Process
 from distributed_grid.sim.world import TICK_MS, Checker, Violation, World
 
@@ -34,11 +34,11 @@ class OnlyOffersAreLent(Checker):
         if is_closed(world, node):
             raise Violation(f"{name} is lent something, though lending is closed")
         used_milli = sample.cpu_used_milli * 1_000 // sample.cpu_total_milli
+        new = [lease.resources for lease in borrowed]
         # A GPU is lent whatever the cores do, and one core goes with each.
-        needs_cores = not all(map(_goes_with_gpus, borrowed))
-        if needs_cores and used_milli >= terms.thresholds.cpu_used_max_milli:
+        if used_milli >= terms.thresholds.cpu_used_max_milli and not all(map(_with_gpus, new)):
             raise Violation(f"{name} is lent something, though the owner is busy")
-        _judge_amounts(world, node, sample, name, needs_cores=needs_cores)
+        _judge_amounts(world, node, sample, name, new)
         busy = {
             gpu.device
             for gpu in sample.gpus
@@ -49,24 +49,26 @@ class OnlyOffersAreLent(Checker):
                 raise Violation(f"{name} is lent a GPU that the owner uses")
 
 
-def _goes_with_gpus(lease: Lease) -> bool:
-    held = lease.resources
+def _with_gpus(held: Resources) -> bool:
     return bool(held.gpus) and held.cpu_milli <= 1_000 * len(held.gpus)
 
 
 def _judge_amounts(
-    world: World, node: Node, sample: Sample, name: str, *, needs_cores: bool
+    world: World, node: Node, sample: Sample, name: str, new: list[Resources]
 ) -> None:
     """What all hold, what the owner uses and what the owner keeps fit the machine together."""
     terms, machine = world.mood.terms, world.mood.machine
     held = sum(lease.resources.cpu_milli for lease in node.ledger.leases.values())
-    owners = terms.reserved_cpu_milli
+    if held + terms.reserved_cpu_milli > machine.cpu_milli:
+        raise Violation(f"{name} is lent cores that the owner keeps")
     used_milli = sample.cpu_used_milli * 1_000 // sample.cpu_total_milli  # As it is told.
     is_still = sample.cpu_total_milli * used_milli // 1_000 < STILL_MILLI
-    if POLICIES[terms.policy].counts_used_cores and needs_cores and not is_still:
-        owners += sample.cpu_used_milli
-    if held + owners > machine.cpu_milli:
-        raise Violation(f"{name} is lent cores that the owner uses or keeps")
+    # Whoever came now with a GPU may share its one core with the owner, and came maybe last.
+    held -= sum(one.cpu_milli for one in new if _with_gpus(one))
+    is_strict = POLICIES[terms.policy].counts_used_cores and not is_still
+    owners = terms.reserved_cpu_milli + sample.cpu_used_milli
+    if is_strict and not all(map(_with_gpus, new)) and held + owners > machine.cpu_milli:
+        raise Violation(f"{name} is lent cores that the owner uses")
     held = sum(lease.resources.memory_bytes for lease in node.ledger.leases.values())
     owners = terms.reserved_memory_bytes + sample.memory_used_bytes
     if held + owners > machine.memory_bytes:
@@ -74,7 +76,7 @@ def _judge_amounts(
 
 
 class BorrowersGiveWay(Checker):
-    """While lending is closed borrowed work stands still or goes; when it opens, it goes on."""
+    """While lending is closed or the owner is back, borrowed work stands still or goes; then on."""
 
     def __init__(self) -> None:
         self._wrong_since_ms: dict[str, int] = {}
@@ -103,10 +105,13 @@ class BorrowersGiveWay(Checker):
             return ""
         if is_closed(world, node):
             return "" if process.is_suspended else "runs, though lending is closed"
-        if not process.is_suspended or world.heard is None:
+        if world.heard is None:
             return ""  # A new agent waits for its first sample.
-        is_quiet = node.host.lending.gives_way(world.now_ms).action == "none"
-        return "stands still, though nothing is in the way" if is_quiet else ""
+        way = node.host.lending.gives_way(world.now_ms)
+        is_spared = way.spares_gpus and _with_gpus(node.ledger.leases[run.lease].resources)
+        if way.action == "none" or is_spared:
+            return "stands still, though nothing is in the way" if process.is_suspended else ""
+        return "" if process.is_suspended else "runs, though the owner is back"
 
 
 def is_closed(world: World, node: Node) -> bool:
