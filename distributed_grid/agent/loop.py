@@ -421,7 +421,7 @@ class Agent:
         running = sum(1 for job in coordinator.jobs.values() if job.state == "running")
         return msgspec.structs.replace(
             self.place.status,
-            id=self._me(),
+            id=self._me() or self.place.status.id,
             name=self._mesh.name if self._mesh else self.place.status.name,
             cpu_milli_free=free.cpu_milli,
             memory_bytes_free=free.memory_bytes,

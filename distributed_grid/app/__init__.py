@@ -54,6 +54,7 @@ from distributed_grid.kernel.node import Node, Rules
 from distributed_grid.kernel.ready import Happened
 from distributed_grid.model.hardware import HardwareProfile
 from distributed_grid.model.home import Home, locate
+from distributed_grid.model.ids import job_id_of
 from distributed_grid.model.settings import Settings
 from distributed_grid.wire.api import NodeStatus
 from distributed_grid.wire.keeper import Hello
@@ -298,7 +299,8 @@ def _status(
 ) -> NodeStatus:
     total = inventory.total
     return NodeStatus(
-        id="",
+        # As long as it is in no mesh; there it is its key.
+        id=job_id_of(f"{socket.gethostname()} {home.data}"),
         name=settings.name or socket.gethostname(),
         node_class=classify(hardware).name,
         version=__version__,

@@ -212,6 +212,6 @@ def _alone(status: NodeStatus, profile: NodeProfile, values: Values) -> NodeView
         jobs_running=load.jobs_running,
         jobs_waiting=load.jobs_waiting,
         labels=profile.labels,
-        scores_tflops_milli=profile.mega_flops // 1_000,
+        scores_tflops_milli=profile.tflops_milli,
         verification="pretended" if profile.is_pretended else "claimed",
     )

@@ -121,7 +121,6 @@ def aimed(text: str, addresses: tuple[str, ...]) -> str:
     return ticket_text(msgspec.structs.replace(ticket, issuer=issuer))
 
 
-_NOBODY = NodeId("0" * 64)  # A machine in no mesh has no id.
 _CLASSES: dict[str, type[AnyNodeClass]] = {
     kind.name: kind for kind in (DataCenter, Workstation, Laptop, Edge)
 }
@@ -140,7 +139,7 @@ def alone(status: NodeStatus) -> MeshSnapshot:
         gpus=unnamed_gpus(ANY, status.gpus_total),
     )
     node = NodeRecord(
-        id=NodeId(status.id or _NOBODY),
+        id=NodeId(status.id),
         name=status.name,
         total=total,
         free=free,

@@ -22,7 +22,7 @@ _TERA = 10**12
 class ClusterMetrics(msgspec.Struct, frozen=True, kw_only=True):
     """The mesh in figures; the dead count for nothing."""
 
-    total_compute_power: float  # TFLOPS, from the scores that were measured.
+    total_compute_power: float  # TFLOPS: of cores as measured, of GPUs as their makers state.
     total_memory_tb: float  # 10^12 bytes.
     active_jobs: int  # That run.
     nodes: int

@@ -56,6 +56,14 @@ _NOISE = frozenset(
         "nvgpu",
     ]
 )
+# The makers' data sheets: what one computes at most in 32 bits (on vector units, not on those for
+# matrices), in thousandths of a TFLOPS; where one is made in several forms, in the fastest.
+_PEAK_TFLOPS_MILLI = {
+    "H200": 67_000, "H100": 67_000, "A100": 19_500, "V100": 15_700, "T4": 8_100,
+    "L40S": 91_600, "L40": 90_500, "L4": 30_300, "A40": 37_400, "A10": 31_200,
+    "RTX4090": 82_600, "RTX3090": 35_600, "RTXA6000": 38_700,
+    "MI300X": 163_400, "MI250X": 47_900, "MI250": 45_300,
+}  # fmt: skip
 _MEMORY_WORD = re.compile(r"\d+gb?")
 _FAMILY = re.compile(r"^(rtx|gtx|rx|mx)(?=a?\d)")  # RTX 4090 is a 4090, RTX A6000 an A6000.
 
@@ -144,3 +152,8 @@ def same_model(wanted: str, has: str) -> bool:
         return True
     left, right = canonical_model(wanted), canonical_model(has)
     return left == right or left == _FAMILY.sub("", right.lower()).upper()
+
+
+def peak_tflops_milli(name: str) -> int:
+    """What one computes at most, in thousandths of a TFLOPS; 0: of a model that we do not know."""
+    return _PEAK_TFLOPS_MILLI.get(canonical_model(name), 0)

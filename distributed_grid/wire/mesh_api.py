@@ -54,7 +54,8 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     jobs_waiting: int = 0
     offers: tuple[str, ...] = ()  # As people read them.
     labels: dict[str, str] = {}
-    scores_tflops_milli: int = 0  # Measured compute, in thousandths of a TFLOPS.
+    # In thousandths of a TFLOPS: of its cores as measured, of its GPUs as their makers state.
+    scores_tflops_milli: int = 0
     verification: str = "claimed"  # claimed, verified, failed, pretended
     verification_why: str = ""  # It is not verified, in the words of one who asked.
     seen_age_ms: int | None = None  # Since it last spoke, directly or through others.

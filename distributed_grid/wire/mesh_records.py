@@ -9,6 +9,7 @@ from typing import Annotated, Final
 
 import msgspec
 
+from distributed_grid.model.gpus import peak_tflops_milli
 from distributed_grid.model.membership import Contact
 from distributed_grid.wire.mesh import VALUE_BYTES_MAX
 
@@ -60,6 +61,11 @@ class NodeProfile(msgspec.Struct, frozen=True, kw_only=True):
     price_micro_per_hour: Count = 0  # As its owner says.
     idle_mw: Count | None = None  # What it draws, as its owner says.
     max_mw: Count | None = None
+
+    @property
+    def tflops_milli(self) -> int:
+        """Of its cores as measured, of its GPUs as their makers state."""
+        return self.mega_flops // 1_000 + sum(peak_tflops_milli(gpu.model) for gpu in self.gpus)
 
 
 class NodeLoad(msgspec.Struct, frozen=True, kw_only=True):

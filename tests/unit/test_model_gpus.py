@@ -4,7 +4,13 @@ import pytest
 
 from distributed_grid.errors import BadValue
 from distributed_grid.model.bytesize import GIB
-from distributed_grid.model.gpus import Gpu, GpuRequest, canonical_model, same_model
+from distributed_grid.model.gpus import (
+    Gpu,
+    GpuRequest,
+    canonical_model,
+    peak_tflops_milli,
+    same_model,
+)
 
 
 @pytest.mark.parametrize(
@@ -131,3 +137,19 @@ def test_whole_devices_are_chosen_by_name_and_all_or_none():
     assert [g.device for g in GpuRequest(milli=2_000).choose(some)] == ["a", "c"]
     assert GpuRequest(milli=3_000).choose(some) == ()
     assert GpuRequest(milli=500, model="A100").choose(some) == ()
+
+
+@pytest.mark.rows("S2-102")
+@pytest.mark.parametrize(
+    ("vendor_name", "peak"),
+    [
+        ("NVIDIA H100 80GB HBM3", 67_000),
+        ("Tesla V100-SXM2-16GB", 15_700),
+        ("RTX4090", 82_600),
+        ("AMD Instinct MI300X", 163_400),
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", 0),  # Another device, with no sheet here.
+        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", 0),  # A part of one.
+    ],
+)
+def test_what_a_gpu_computes_at_most_is_what_its_maker_states(vendor_name, peak):
+    assert peak_tflops_milli(vendor_name) == peak

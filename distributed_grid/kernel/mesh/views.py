@@ -71,7 +71,7 @@ def view(mesh: Mesh, node: NodeId, now: Now) -> NodeView:
         jobs_waiting=load.jobs_waiting,
         offers=(mesh.said.offers(node) or Offered()).lines,
         labels=profile.labels,
-        scores_tflops_milli=profile.mega_flops // 1_000,
+        scores_tflops_milli=profile.tflops_milli,
         verification=verification,
         verification_why=verification_why,
         seen_age_ms=age_us // 1_000 if age_us is not None else None,

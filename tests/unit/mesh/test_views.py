@@ -54,7 +54,7 @@ def test_everything_that_a_node_said_is_in_its_view(lab):
     assert (seen.gpus_total, seen.gpus_free_milli) == (2, 4)
     assert seen.gpu_models == ("H100", "A100")
     assert (seen.load_milli, seen.jobs_running, seen.jobs_waiting) == (5, 6, 7)
-    assert (seen.offers, seen.scores_tflops_milli) == (("all",), 2_500)
+    assert (seen.offers, seen.scores_tflops_milli) == (("all",), 2_500 + 67_000 + 19_500)
 
 
 @pytest.mark.parametrize(("fact", "note"), [("is_draining", DRAINED), ("is_disk_full", FULL)])
