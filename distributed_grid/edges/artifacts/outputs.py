@@ -143,14 +143,14 @@ class _Bringer:
                     self._swept.add(folder)
                     _sweep(descriptor)
                 try:
-                    try:
-                        is_written = bring(descriptor, name)
-                    except Conflict:  # What came there meanwhile may be the same: of another rank.
-                        is_written = bring(descriptor, name)
+                    is_written = bring(descriptor, name)
                 except Conflict as conflict:
-                    other = self._put_beside(descriptor, name, bring, conflict)
-                    self._beside.append((path, shown(other)))
-                    return
+                    try:  # What came there meanwhile may be the same: of another rank, say.
+                        is_written = bring(descriptor, name, is_beside=True)
+                    except Conflict:
+                        other = self._put_beside(descriptor, name, bring, conflict)
+                        self._beside.append((path, shown(other)))
+                        return
             finally:
                 os.close(descriptor)
         except Conflict as conflict:
