@@ -59,7 +59,7 @@ class Agent:
             file = folder / f"{self.name}.yaml"
             file.write_text(config)
             self._words = ["--config", str(file)]
-        self._env = {
+        self.env = {
             "PATH": os.environ.get("PATH", os.defpath),
             "PYTHONPATH": str(ROOT),
             "HOME": str(folder),
@@ -70,7 +70,7 @@ class Agent:
     def up(self) -> None:
         """Start agent and keeper; returns when the agent answers."""
         argv = [*GRID, "up", "--detach", "--name", self.name, *self._words]
-        done = subprocess.run(argv, env=self._env, capture_output=True, text=True, check=False)
+        done = subprocess.run(argv, env=self.env, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
 
     def down(self) -> None:
@@ -79,7 +79,7 @@ class Agent:
         self.resume()
         subprocess.run(
             [*GRID, "down", "--stop-jobs"],
-            env=self._env,
+            env=self.env,
             capture_output=True,
             timeout=60,
             check=False,

@@ -4,24 +4,28 @@ Lives here: the comparison, and which of it comes back by itself. Never here: re
 (`packing`), writing it among files of people (`outputs`).
 Invariant: a file counts as unchanged only if it looks as it did after it was written, or if its
 bytes are those of the manifest. Unpacked files have a time that lies back, so that a change shows
-on storage that counts in seconds, too.
+on storage that counts in seconds, too; what such storage could hide all the same is read.
 """
 
 import os
 import stat
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from distributed_grid.edges.artifacts import Changed
 from distributed_grid.edges.artifacts.choosing import is_meant
 from distributed_grid.edges.artifacts.chunks import ChunkStore
 from distributed_grid.edges.artifacts.ignoring import Pattern
+from distributed_grid.edges.artifacts.recall import COARSE_YOUNG_NS, SECOND_NS
 from distributed_grid.edges.artifacts.staying import MARKS, is_litter
 from distributed_grid.edges.artifacts.walking import is_draft
 from distributed_grid.model.artifact import ROOT, Amount, Manifest, joined, stretches
 
 Look = tuple[int, int, int, int, int]  # Inode, mode, size, and both times.
 Pieces = list[tuple[int, int, int]]  # (chunk, begin, end), one after the other.
+Get = Callable[[bytes], bytes | None]  # Gives a chunk.
+GOT_MAX: Final = 16  # Chunks at hand: small files share them.
 
 
 class Unpacked(NamedTuple):
@@ -29,11 +33,21 @@ class Unpacked(NamedTuple):
 
     manifest: Manifest = Manifest()
     looks: Sequence[Look] = ()  # Of its files, in their order; none: nobody remembers.
+    noted_ns: int = 0  # When they were noted.
 
 
 def look_of(status: os.stat_result) -> Look:
     """What changes with a file."""
     return status.st_ino, status.st_mode, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def is_young(look: Look, noted_ns: int, young_ns: int = 0) -> bool:
+    """Whether a file may have changed after it was noted, and look the same.
+
+    By chance it cannot where time is counted in less than seconds: its time lies back.
+    """
+    is_coarse = look[-1] % SECOND_NS == 0
+    return look[-1] + (COARSE_YOUNG_NS if is_coarse else young_ns) >= noted_ns
 
 
 def pieces_of(manifest: Manifest) -> list[Pieces]:
@@ -45,16 +59,16 @@ def pieces_of(manifest: Manifest) -> list[Pieces]:
     return pieces
 
 
-def bytes_of(store: ChunkStore, manifest: Manifest, pieces: Pieces) -> Iterator[memoryview | None]:
+def bytes_of(get: Get, manifest: Manifest, pieces: Pieces) -> Iterator[memoryview | None]:
     """The bytes of a file; None for what is not here."""
     for chunk, begin, end in pieces:
-        data = store.get(manifest.digests[chunk * 32 : chunk * 32 + 32])
+        data = get(manifest.digests[chunk * 32 : chunk * 32 + 32])
         whole = data is not None and len(data) == manifest.sizes[chunk]
         yield memoryview(data)[begin:end] if data is not None and whole else None
 
 
-def holds(folder: int, name: bytes, parts: Iterable[memoryview | None]) -> bool:
-    """Whether a file, in an open folder, begins with these bytes."""
+def holds(folder: int | None, name: bytes, parts: Iterable[memoryview | None]) -> bool:
+    """Whether a file, in an open folder or at this path, begins with these bytes."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with open(os.open(name, flags, dir_fd=folder), "rb", buffering=0) as file:
         return all(part is not None and file.read(len(part)) == part for part in parts)
@@ -64,8 +78,8 @@ class Comparing:
     """One look through a directory that a job has left."""
 
     def __init__(self, store: ChunkStore, before: Unpacked, *, with_litter: bool) -> None:
-        self._store, self._manifest = store, before.manifest
-        self._looks = before.looks
+        self._get, self._manifest = lru_cache(GOT_MAX)(store.get), before.manifest
+        self._looks, self._noted_ns = before.looks, before.noted_ns
         self._with_litter = with_litter
         self._folders = {
             (one.parent, one.name): number for number, one in enumerate(self._manifest.folders)
@@ -104,7 +118,8 @@ class Comparing:
 
     def _is_as_before(self, at: int, entry: os.DirEntry[bytes]) -> bool:
         status = entry.stat(follow_symlinks=False)
-        if self._looks and self._looks[at] == look_of(status):
+        look = look_of(status)
+        if self._looks and self._looks[at] == look and not is_young(look, self._noted_ns):
             return True
         file = self._manifest.files[at]
         if not stat.S_ISREG(status.st_mode) or status.st_size != file.size:
@@ -112,12 +127,8 @@ class Comparing:
         if self._pieces is None:
             self._pieces = pieces_of(self._manifest)
         try:
-            folder = os.open(os.path.dirname(entry.path), os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                parts = bytes_of(self._store, self._manifest, self._pieces[at])
-                return holds(folder, entry.name, parts)
-            finally:
-                os.close(folder)
+            parts = bytes_of(self._get, self._manifest, self._pieces[at])
+            return holds(None, entry.path, parts)
         except OSError:
             return False
 

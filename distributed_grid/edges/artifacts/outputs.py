@@ -271,7 +271,7 @@ class _Bringer:
         pieces = self._sent.get(b"/".join([*steps, one.name]))
         if pieces is None or sum(end - begin for _, begin, end in pieces) != there.st_size:
             return False
-        return holds(folder, one.name, bytes_of(self._store, self._base, pieces))
+        return holds(folder, one.name, bytes_of(self._store.get, self._base, pieces))
 
     def _refuse_changed(self) -> None:
         if not self._wanted.overwrite:
@@ -279,7 +279,7 @@ class _Bringer:
             raise Conflict("another is here" if is_any else CHANGED)
 
     def _bytes(self, pieces: Pieces) -> Iterator[memoryview]:
-        for part in bytes_of(self._store, self._manifest, pieces):
+        for part in bytes_of(self._store.get, self._manifest, pieces):
             if part is None:
                 raise CannotUnpack(self._wanted.root, why="a chunk is not here", lacking=1)
             yield part

@@ -1,21 +1,33 @@
-"""Directories that jobs have left: the next job with the same files gets one, put in order.
+"""Directories that jobs have left: the next job with such files gets one, put in order.
 
 Lives here: how many are kept, and making one again what its manifest says. Never here: making one
 from nothing (`unpacking`).
 Invariant: what is handed out is what the manifest says, whatever a job did to it. A file whose
-looks have changed since we wrote it is written again; so is one that is so young that they need not
-show a change, as git has it.
+looks have changed since we wrote it is written again; one that is so young that they need not show
+a change, as git has it, is read.
 """
 
 import errno
+import itertools
 import os
 import stat
 import threading
 import time
+from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from distributed_grid.edges.artifacts import CacheError, CannotUnpack
-from distributed_grid.edges.artifacts.changes import Look, Unpacked, look_of
+from distributed_grid.edges.artifacts.changes import (
+    GOT_MAX,
+    Look,
+    Unpacked,
+    bytes_of,
+    holds,
+    is_young,
+    look_of,
+    pieces_of,
+)
 from distributed_grid.edges.artifacts.chunks import ChunkStore
 from distributed_grid.edges.artifacts.recall import YOUNG_NS
 from distributed_grid.edges.artifacts.unpacking import OPEN_FOR_US, remove, write_files
@@ -33,7 +45,6 @@ class Spare(NamedTuple):
     manifest: ManifestId
     before: Unpacked
     size_bytes: int
-    young_ns: int  # Of what has changed since then, the looks need not tell.
     is_kept: bool = True  # Else it is no use for others.
 
 
@@ -53,14 +64,15 @@ class Spares:
         size = sum(file.size for file in manifest.files)
         is_few = 0 < manifest.entries <= ENTRIES_MAX and size <= self._bytes_max
         root, folders = os.fsencode(target), manifest.folder_paths()
-        young_ns = time.time_ns() - YOUNG_NS
-        looks: list[Look] = []
+        noted_ns, looks = time.time_ns(), list[Look]()
         for file in manifest.files:
             folder = root if file.folder == ROOT else joined(root, folders[file.folder])
             looks.append(look_of(os.lstat(joined(folder, file.name))))
-        before, is_kept = Unpacked(manifest, looks), is_few and not _is_shut(manifest)
+        before = Unpacked(manifest, looks, noted_ns)
         with self._lock:
-            self._made[target] = Spare(manifest_id, before, size, young_ns, is_kept)
+            self._made[target] = Spare(
+                manifest_id, before, size, is_kept=is_few and not _is_shut(manifest)
+            )
 
     def before(self, target: str) -> Unpacked | None:
         """How a directory in use was when it was made; None: nobody remembers."""
@@ -86,13 +98,13 @@ class Spares:
         return True
 
     def take(self, manifest_id: ManifestId, manifest: Manifest, target: str) -> bool:
-        """Whether there was one of this manifest: it stands there now as if it were new."""
+        """Whether there was one of such files: it stands there now as if it were new."""
         with self._lock:
-            found = [path for path, one in self._left.items() if one.manifest == manifest_id]
+            found = self._nearest(manifest_id, manifest)
             if not found:
                 return False
-            spare = self._left.pop(found[-1])
-        root = os.fsencode(found[-1])
+            spare = self._left.pop(found)
+        root = os.fsencode(found)
         try:
             _put_in_order(self._store, manifest, spare, root)
             os.rename(root, os.fsencode(target))
@@ -102,6 +114,18 @@ class Spares:
             return False
         self.note(manifest_id, manifest, target)
         return True
+
+    def _nearest(self, manifest_id: ManifestId, manifest: Manifest) -> str:
+        """The path of one with the same files, or half of them. Holds the lock."""
+        wanted = set(manifest.chunks)
+        found, most = "", len(wanted) // 2
+        for path, one in reversed(self._left.items()):
+            if one.manifest == manifest_id:
+                return path
+            shared = len(wanted.intersection(one.before.manifest.chunks))
+            if shared > most:
+                found, most = path, shared
+        return found
 
     def clear(self) -> None:
         """Remove those that nobody uses."""
@@ -140,10 +164,19 @@ def _is_shut(manifest: Manifest) -> bool:
     return any(mode & OPEN_FOR_US != OPEN_FOR_US for mode in modes)
 
 
+def _contents(manifest: Manifest) -> Iterator[tuple[bytes, tuple[bytes | int, ...]]]:
+    """For each file: where it is; its rights, and what is in it."""
+    folders, chunks = manifest.folder_paths(), manifest.chunks
+    for file, pieces in zip(manifest.files, pieces_of(manifest), strict=True):
+        path = joined(b"" if file.folder == ROOT else folders[file.folder], file.name)
+        parts = itertools.chain.from_iterable((chunks[at], begin, end) for at, begin, end in pieces)
+        yield path, (file.mode, *parts)
+
+
 def _put_in_order(store: ChunkStore, manifest: Manifest, spare: Spare, root: bytes) -> None:
     """Remove what does not belong there, make what is missing. Raises OSError, CannotUnpack."""
     os.chmod(root, OPEN_FOR_US)
-    order = _Order(manifest, spare)
+    order = _Order(store, manifest, spare.before)
     order.look_through(root)
     paths = [joined(root, path) for path in manifest.folder_paths()]
     for path, folder in zip(paths, manifest.folders, strict=True):
@@ -162,11 +195,18 @@ def _put_in_order(store: ChunkStore, manifest: Manifest, spare: Spare, root: byt
 class _Order:
     """What is as it should be in a directory; the rest is removed."""
 
-    def __init__(self, manifest: Manifest, spare: Spare) -> None:
+    def __init__(self, store: ChunkStore, manifest: Manifest, before: Unpacked) -> None:
+        self._get = lru_cache(GOT_MAX)(store.get)
+        self._manifest, self._noted_ns = manifest, before.noted_ns
         self._folders = {(one.parent, one.name): at for at, one in enumerate(manifest.folders)}
         self._files = {(one.folder, one.name): at for at, one in enumerate(manifest.files)}
         self._links = {(one.folder, one.name): one.target for one in manifest.links}
-        self._looks, self._young_ns = spare.before.looks, spare.young_ns
+        self._pieces = pieces_of(manifest)
+        was = zip(_contents(before.manifest), before.looks, strict=True)
+        known = {path: (look, what) for (path, what), look in was}
+        found = [(known.get(path), what) for path, what in _contents(manifest)]
+        self._looks = [one[0] if one is not None else None for one, _ in found]
+        self._are_same = [one is not None and one[1] == what for one, what in found]
         self.lacking = set(range(len(manifest.files)))
         self.seen: set[tuple[int, bytes]] = set()  # Folders and links.
 
@@ -197,8 +237,15 @@ class _Order:
         else:
             at = self._files.get(key)
             look = look_of(entry.stat(follow_symlinks=False))
-            if at is None or self._looks[at] != look or look[-1] >= self._young_ns:
+            if at is None or self._looks[at] != look:
                 return False
+            if not self._are_same[at] or is_young(look, self._noted_ns, YOUNG_NS):
+                file = self._manifest.files[at]
+                parts = bytes_of(self._get, self._manifest, self._pieces[at])
+                if (stat.S_IMODE(look[1]), look[2]) != (file.mode, file.size) or not holds(
+                    None, entry.path, parts
+                ):
+                    return False
             self.lacking.discard(at)
             return True
         if is_right:

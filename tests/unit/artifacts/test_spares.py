@@ -127,6 +127,36 @@ def test_what_was_left_alone_is_not_written_again(place, read, tmp_path):
     assert picture(tmp_path / "2") == picture(root)
 
 
+def test_a_job_whose_files_differ_a_little_gets_one_too(place, read, tmp_path):
+    _store, files, root, manifest = place
+    files.unpack(manifest, str(tmp_path / "1"))
+    was = (tmp_path / "1/data/large").stat().st_ino
+    files.remove(str(tmp_path / "1"))
+    plant(root, {"data/a": "A" * 5_000, "run.py": "print(2)", "new/c": "c"})
+    (root / "data/deep/b").chmod(0o755)
+    (root / "empty").rmdir()
+    (root / "link").unlink()
+    other = files.pack(str(root), owner="job", amount=UNASKED).id
+    read.clear()
+
+    files.unpack(other, str(tmp_path / "2"))
+
+    assert picture(tmp_path / "2") == picture(root)
+    assert (tmp_path / "2/data/large").stat().st_ino == was
+    assert sum(read) < CHUNK_BYTES_MAX
+
+
+def test_one_of_other_files_stays_for_its_own(place, tmp_path):
+    _store, files, _root, manifest = place
+    files.unpack(manifest, str(tmp_path / "1"))
+    files.remove(str(tmp_path / "1"))
+    other = plant(tmp_path / "other", {"run.py": "print(1)", "large": noise(CHUNK_BYTES_MAX, 3)})
+    files.unpack(files.pack(str(other), owner="o", amount=UNASKED).id, str(tmp_path / "2"))
+
+    assert picture(tmp_path / "2") == picture(other)
+    assert len(list((tmp_path / "cache/spares").iterdir())) == 1
+
+
 def test_two_jobs_at_once_never_share_one(place, tmp_path):
     _store, files, root, manifest = place
     for name in ("1", "2"):
