@@ -40,9 +40,9 @@ def show(agent: Caller, spec: JobSpec, wishes: Wishes, *, file: str, as_json: bo
 def _lines(found: Travelling, directory: str) -> list[str]:
     if found.note:
         return [found.note]
-    links = f" and {found.links} links" if found.links else ""
+    links = f" and {_count(found.links, 'link')}" if found.links else ""
     size = bytesize.text(found.size_bytes)
-    lines = [f"{len(found.files)} files{links}, {size}, would travel from {directory}"]
+    lines = [f"{_count(len(found.files), 'file')}{links}, {size}, would travel from {directory}"]
     lines += [f"{bytesize.text(size):>12}  {path}" for path, size in found.files]
     if found.left_out:
         lines.append("stays at home")
@@ -52,3 +52,7 @@ def _lines(found: Travelling, directory: str) -> list[str]:
 def _paths(one: LeftOut) -> str:
     more = one.count - len(one.paths[:SHOWN_MAX])
     return ", ".join(one.paths[:SHOWN_MAX]) + (f" and {more} more" if more else "")
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -153,13 +153,47 @@ def test_a_link_that_leads_outside_stays_at_home_and_the_rest_travels(desk, work
     done = run(desk, work, "--node", "attic", "--", "ls", "-A")
 
     assert (done.returncode, done.stdout) == (0, "a.txt\nin\n"), done.stderr
+    assert done.stderr == "grid: links that lead outside stay at home: out -> /etc/passwd\n"
+    dry = run(desk, work, "--dry-run").stdout
+    assert "1 file and 1 link, " in dry
+    assert "out -> /etc/passwd" in dry.partition("stays at home")[2]
 
 
-def test_a_job_from_the_home_directory_finds_an_empty_one_elsewhere(desk):
-    assert list(desk.root.iterdir())
-    done = run(desk, desk.root, "--node", "attic", "--", "ls", "-A")
+@pytest.mark.parametrize(
+    ("where", "why"),
+    [("", "is your home"), ("/", "is the root of all files"), ("/tmp", "holds your home"), ("/var/tmp", "is for temporary files")],
+)  # fmt: skip
+def test_a_job_from_home_or_tmp_finds_an_empty_directory_elsewhere_and_says_so(desk, where, why):
+    root = where or str(desk.root)
+    done = run(desk, root, "--node", "attic", "--", "ls", "-A")
+    (said,) = done.stderr.splitlines()
 
-    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert (done.returncode, done.stdout) == (0, "")
+    assert said.startswith(f"grid: nothing of {root} travels (it {why}")
+    assert said.endswith("): it starts in an empty directory")
+    assert desk.says("run", "--dry-run", "--cwd", root).strip() == said.removeprefix("grid: ")
+
+
+def test_a_dry_run_lists_what_then_travels(desk, work):
+    plant(work, {".gitignore": "data/\n", "data/d": "12", ".env": "x", "a.py": "12345", "b/c": "1"})
+    seen = ("--node", "attic", "--", "find", ".", "-type", "f")
+    for words, names in [
+        ((), {".gitignore", "a.py", "b/c"}),
+        (("--ship-ignored",), {".gitignore", "a.py", "b/c", "data/d"}),
+        (("--ship", str(work / "data"), "--ship", str(work / ".env")), {"data/d", ".env"}),
+        (("--ship", "none"), set()),
+    ]:
+        dry = json.loads(run(desk, work, *words, "--dry-run", "--json").stdout)
+        real = run(desk, work, *words, *seen)
+
+        assert {path for path, _ in dry["files"]} == names
+        assert {line.removeprefix("./") for line in real.stdout.splitlines()} == names
+        assert dry["size_bytes"] == sum((work / name).stat().st_size for name in names)
+    assert run(desk, work, "--dry-run").stdout.splitlines() == [
+        f"3 files, 12 B, would travel from {work}",
+        "         6 B  .gitignore", "         5 B  a.py", "         1 B  b/c",
+        "stays at home", "  may hold secrets, name it to send it: .env", "  .gitignore: data/",
+    ]  # fmt: skip
 
 
 def test_secrets_and_what_git_ignores_stay_at_home_unless_they_are_named(desk, work):

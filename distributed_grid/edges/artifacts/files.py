@@ -192,7 +192,15 @@ class DiskFiles:
     ) -> Brought:
         """Write outputs into a directory, each whole, none over what changed since then."""
         meant = None if globs is None else globs_of(globs)
-        wanted = Bringing(root, meant, since_ns, overwrite, ManifestId(base), beside)
+        wanted = Bringing(
+            root,
+            meant,
+            since_ns,
+            overwrite,
+            ManifestId(base),
+            beside,
+            is_homely=meant is None and bool(self.why_nothing(root)),
+        )
         return bring(self._store, manifest, wanted)
 
     def pack_recipe(self, root: str, path: str, *, owner: str) -> Packed:

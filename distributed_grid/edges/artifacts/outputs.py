@@ -60,6 +60,7 @@ class Bringing(NamedTuple):
     overwrite: bool = False
     base: ManifestId = ManifestId("")  # Of what travelled from here, before the job.
     beside: str = ""  # The end of other names; empty: nothing is kept under one.
+    is_homely: bool = False  # True: a home, say, where files unasked for could do harm.
 
 
 class Bring(Protocol):
@@ -127,6 +128,8 @@ class _Bringer:
         last = len(steps) - 1
         if globs is None and any(is_litter(s, is_folder=at < last) for at, s in enumerate(steps)):
             return "nobody asked for it"
+        if self._wanted.is_homely and (last or steps[0].startswith(b".")):
+            return f"only plain files come to {self._wanted.root} unasked"
         return ""
 
     def _try(self, folder: int, name: bytes, bring: Bring) -> None:
