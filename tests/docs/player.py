@@ -122,6 +122,9 @@ def play(page: Path, folder: Path) -> None:
     for entry in ROOT.iterdir():  # The reader stands in a checkout.
         if not entry.name.startswith("."):
             (folder / entry.name).symlink_to(entry)
+    exclude = folder / ".git/info/exclude"  # Its jobs take along what the page writes, no links.
+    exclude.parent.mkdir(parents=True)
+    exclude.write_text("".join(f"/{entry.name}\n" for entry in ROOT.iterdir()), encoding="utf-8")
     os.chdir(folder)
     sys.path.insert(0, str(folder))  # A module that the page writes can be imported by the page.
     namespace: dict[str, Any] = {"__name__": "__page__"}

@@ -179,9 +179,10 @@ class _Bringer:
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(step, 0o777, dir_fd=descriptor)
                 below = os.open(step, _FOLDER, dir_fd=descriptor)
-                if self._wanted.globs is None and any(_status(below, mark) for mark in MARKS):
+                marks = [] if self._wanted.globs else [one for one in MARKS if _status(below, one)]
+                if marks:
                     os.close(below)
-                    raise Conflict("it belongs to a virtual environment here")
+                    raise Conflict(f"it belongs to {MARKS[marks[0]]} here")
             except OSError as error:
                 if error.errno in (errno.ENOTDIR, errno.ELOOP):
                     path = shown(b"/".join(steps[: depth + 1]))

@@ -56,7 +56,7 @@ LOOKS_MAX: Final = 3  # At files that change while they are read; then they are 
 LOOKS_WITHOUT_MAX: Final = 5  # At the rest: each time others may have begun to change.
 RESTLESS: Final = "it changes while it is read"
 LINK: Final = "a symbolic link that leads outside"
-LARGEST_SHOWN: Final = 3  # Folders that are named where there is too much,
+LARGEST_SHOWN: Final = 3  # Links that stay; folders that are named where there is too much,
 DEPTH_SHOWN: Final = 2  # so deep.
 
 
@@ -217,7 +217,7 @@ class Packing:
             entries=manifest.entries,
             refused=tuple(found.refused),
             read_bytes=self._read_bytes,
-            links_outside=tuple(found.left_out[LINK].paths) if LINK in found.left_out else (),
+            links_outside=found.left_out.get(LINK, LeftOut()).named(LARGEST_SHOWN),
         )
 
 

@@ -87,11 +87,15 @@ _NEVER_BACK: Final = rules_of(_LITTER)
 GUARDED: Final = frozenset(
     (b".git", b".hg", b".svn", b".ssh", b".gnupg", b".aws", b".azure", b".kube")
 )  # Nothing that a job leaves behind is ever written below these.
-MARKS: Final = (b"pyvenv.cfg", b"conda-meta")  # A folder with one of these is an environment.
 
 SECRET: Final = "may hold secrets, name it to send it"  # noqa: S105  (a reason)
 LITTER: Final = "left out by default"
 ENVIRONMENT: Final = "a virtual environment"
+MARKS: Final = {  # What a folder is that has one of these; the last has a node's keys in it.
+    b"pyvenv.cfg": ENVIRONMENT,
+    b"conda-meta": ENVIRONMENT,
+    b"keeper.lock": "a directory of Grid",
+}
 
 
 def is_litter(name: bytes, *, is_folder: bool) -> bool:

@@ -73,6 +73,11 @@ class LeftOut:
         if self.count <= LEFT_OUT_SHOWN_MAX:
             self.paths.append(path)
 
+    def named(self, most: int) -> tuple[str, ...]:
+        """Some of them, and how many more there are."""
+        more = self.count - most
+        return (*self.paths[:most], *([f"{more} more"] if more > 0 else []))
+
 
 class Found(NamedTuple):
     """What is in a directory."""
@@ -225,10 +230,12 @@ class Walk:
         name, level = entry.name, folder.level
         is_folder = entry.is_dir(follow_symlinks=False)
         why = level.why(path, name, is_folder=is_folder) if level is not None else ""
-        if level is not None and not why and is_folder and not level.are_ignored_sent:
+        if level is not None and not why and is_folder:
             whole = joined(self.root, path)
-            if any(os.path.lexists(joined(whole, mark)) for mark in MARKS):
-                why = ENVIRONMENT
+            marks = (MARKS[mark] for mark in MARKS if os.path.lexists(joined(whole, mark)))
+            why = next(marks, "")
+            if why == ENVIRONMENT and level.are_ignored_sent:
+                why = ""
         is_on_the_way = is_folder and path in self._on_the_way
         is_wanted = path in self._named.paths or (folder.is_wanted and not why)
         if not is_wanted and not is_on_the_way:

@@ -152,6 +152,9 @@ def test_links_that_lead_outside_stay_at_home_and_are_named(tmp_path, store):
     assert (packed.files, packed.refused) == (1, ())
     assert not store.manifest(packed.id).links
     assert set(packed.links_outside) == {"a/by -> ../up/y", "out -> /etc/passwd", "up -> ../../x"}
+    plant(tmp_path / "w", {f"more{number}": ("/etc",) for number in range(99)})
+    again = files_of(store).pack(str(tmp_path / "w"), owner="job", amount=UNASKED)
+    assert (len(again.links_outside), again.links_outside[-1]) == (4, "99 more")
 
 
 def test_what_is_ignored_is_not_refused(tmp_path, store):

@@ -1,5 +1,6 @@
 """What travels from a work directory, and what stays at home unless somebody names it."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -66,6 +67,15 @@ def test_a_gridignore_brings_back_what_it_names_and_a_gitignore_does_not(tmp_pat
 
     assert {".env", "node_modules/a/b.js", "data/raw.csv"} <= listed(tmp_path / "a")
     assert not {".env", "node_modules/a/b.js"} & listed(tmp_path / "b")
+
+
+@pytest.mark.parametrize("are_sent", [False, True])
+def test_the_directory_of_an_agent_stays_with_its_sockets_and_keys(tmp_path, listed, are_sent):
+    root = plant(tmp_path / "w", {"a": "", "desk/keeper.lock": "", "desk/grid.db": ""})
+    os.mkfifo(root / "desk/agent.sock")
+
+    assert listed(root, are_sent=are_sent) == {"a"}
+    assert listed.left_out["a directory of Grid"].paths == ("desk/",)
 
 
 def test_what_is_ignored_travels_on_demand_but_no_secret(tmp_path, listed):
