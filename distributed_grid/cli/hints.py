@@ -1,4 +1,4 @@
-"""What a job lacked on another machine, and how it gets there; and how a project's environment does.
+"""What a job lacked on another machine, and how that gets there; a project's environment, too.
 
 Lives here: what is said once a job has ended. Never here: the reason itself (`outcome`).
 What cannot be found out is not said: the job is what counts.

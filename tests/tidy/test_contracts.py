@@ -17,7 +17,7 @@ CONTRACTS = {
         "importlinter"
     ]["contracts"]
 }
-PURE = ("errors", "kernel", "model", "sim", "wire")
+PURE = ("errors", "kernel", "model", "refusals", "sim", "wire")
 
 
 def exists(name: str) -> bool:

@@ -7,7 +7,6 @@ import pytest
 
 from distributed_grid import errors
 from distributed_grid.errors import (
-    REFUSALS,
     AgentLeft,
     AgentRuns,
     Ambiguous,
@@ -38,6 +37,7 @@ from distributed_grid.errors import (
     counted,
     shown,
 )
+from distributed_grid.refusals import REFUSALS
 from distributed_grid.wire.mesh import Reason
 
 ONE_OF_EACH = [
