@@ -18,6 +18,7 @@ from distributed_grid.kernel.obstacles import survey_of
 from distributed_grid.model import bytesize, milli
 from distributed_grid.model.costs import COSTS, Costs
 from distributed_grid.model.hardware import HardwareProfile
+from distributed_grid.model.job import CONTAINERS
 from distributed_grid.model.lending import Offer
 from distributed_grid.wire.mesh import JOBS, Key
 from distributed_grid.wire.mesh_records import (
@@ -57,6 +58,7 @@ def profile_of(
     version: str,
     labels: Iterable[tuple[str, str]] = (),
     costs: Costs = COSTS,
+    has_containers: bool = False,
 ) -> NodeProfile:
     """What the node is."""
     total, score = inventory.total, hardware.compute
@@ -80,7 +82,7 @@ def profile_of(
         mega_flops=score.mega_flops * cores // max(score.cores, 1) if score else 0,
         is_pretended=bool(hardware.pretended),
         jobs=JOBS,
-        features=_joined(hardware.cpu.features),
+        features=_joined(hardware, has_containers=has_containers),
         price_micro_per_hour=costs.price_micro_per_hour,
         idle_mw=costs.idle_mw,
         max_mw=costs.max_mw,
@@ -89,9 +91,12 @@ def profile_of(
 
 def shortened(profile: NodeProfile, most: int) -> NodeProfile:
     """The profile with at most so many devices, custom kinds and labels."""
+    first = profile.features.partition(" ")[0]
     return msgspec.structs.replace(
         profile,
-        features=profile.features if most >= LABELS_MAX else "",  # The first to make room.
+        features=profile.features  # The first to make room, but for what decides most.
+        if most >= LABELS_MAX
+        else first * (first == CONTAINERS),
         gpus=profile.gpus[:most],
         custom=dict(islice(profile.custom.items(), most)),
         labels=dict(islice(profile.labels.items(), most)),
@@ -239,9 +244,11 @@ def _line(offer: Offer) -> str:
     return f"{offer.kind} {offer.device} {amount}" if offer.device else f"{offer.kind} {amount}"
 
 
-def _joined(features: Iterable[str]) -> str:
-    """As one text; whatever it has no room for is left out."""
-    told = " ".join(sorted(set(features)))
+def _joined(hardware: HardwareProfile, *, has_containers: bool) -> str:
+    """As one text, what decides most first; whatever it has no room for is left out."""
+    first = [CONTAINERS] if has_containers else []
+    runtimes = sorted({one.name for one in hardware.runtimes})
+    told = " ".join([*first, *runtimes, *sorted(set(hardware.cpu.features))])
     return (
         told
         if len(told) <= FEATURES_CHARACTERS_MAX

@@ -44,6 +44,7 @@ from distributed_grid.edges.probe.load import Sampler
 from distributed_grid.edges.probe.machine import profile
 from distributed_grid.edges.runner import REFUSED_CODE
 from distributed_grid.edges.runner.agent_link import AgentLink, RunnerGone, connect
+from distributed_grid.edges.runner.container import has_runtime
 from distributed_grid.edges.store.sqlite import SqliteStore
 from distributed_grid.errors import GridError
 from distributed_grid.kernel.classification import classify
@@ -251,6 +252,7 @@ def _mesh(
         version=__version__,
         labels=settings.labels,
         costs=settings.costs,
+        has_containers=has_runtime(os.environ),
     )
 
     def remember(name: str) -> None:

@@ -16,7 +16,7 @@ from distributed_grid.errors import (
 )
 from distributed_grid.kernel.coordinator import Coordinator
 from distributed_grid.model.ids import JobId
-from distributed_grid.model.job import JobSpec
+from distributed_grid.model.job import CONTAINERS, JobSpec
 from distributed_grid.model.lending import Terms
 
 QUEUE_MAX: Final = 100_000  # Unfinished jobs; an array of any length is one.
@@ -74,6 +74,7 @@ def places(spec: JobSpec) -> list[str]:
     words += [f"class {name}" for name in wanted.classes]
     words += [f"label {key}={value}" for key, value in wanted.labels]
     words += [f"not node {name}" for name in unwanted.nodes]
+    words += ["podman or docker"] if CONTAINERS in spec.needs else []
     words += [f"a gang of {spec.gang}"] if spec.gang > 1 else []
     return words or ["its other wishes"]
 

@@ -26,6 +26,7 @@ OUTPUTS_MAX: Final = 256  # Patterns; more is a directory.
 PATTERN_CHARACTERS_MAX: Final = 4_096  # A path: what Linux takes as one.
 POLICY_CHARACTERS_MAX: Final = 64  # Of a name in the registry of policies.
 HASH_CHARACTERS_MAX: Final = 128  # In hexadecimal: of every hash there is.
+CONTAINERS: Final = "containers"  # The feature of a node that can run an image.
 FILES_MAX: Final = 10_000_000  # Of one work directory; their manifest fits in memory.
 
 Locality = Literal[
@@ -161,6 +162,12 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     brings_changes: bool = False
     overwrite: bool = False  # True: what comes home replaces newer files there.
     python_env: Hash = ""  # Of what describes its environment: among what travels.
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The features that its node must have, told or not."""
+        has_image = self.work is not None and self.work.image
+        return (*self.features, CONTAINERS) if has_image else self.features
 
     @property
     def lasting(self) -> "JobSpec":

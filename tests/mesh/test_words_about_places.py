@@ -116,16 +116,22 @@ def test_a_battery_that_its_owner_calls_low_sends_work_elsewhere(lab):
     assert loft.says("run", "--node", "loft", "--", "sh", "-c", "echo $GRID_NODE") == "loft\n"
 
 
-def test_an_image_runs_on_another_node_with_its_files_and_its_exit_code(lab, desk, podman):
-    barn = lab["barn"]
-    barn.down()
-    barn.env.update(podman.env)  # The only one that has the image.
-    barn.up()
+def test_an_image_finds_the_node_with_containers_with_its_files_and_its_exit_code(
+    lab, desk, podman
+):
+    lab.take_down(lab.members)
+    for member in lab.members:
+        member.env["GRID_CONTAINER_RUNTIME"] = "no-such-program"
+    lab["barn"].env.update(podman.env)  # The only one that has the image.
+    lab.bring_up(lab.members)
     lab.settled(lab.members)
+    awaited(lambda: "containers" in seen_by(desk)["barn"]["features"], lambda: seen_by(desk))
     (desk.dir / "said.txt").write_text("hello\n")
     script = "cat said.txt; cat /etc/hosts >/dev/null; test -e /usr || echo inside; exit 7"
-    words = ("run", "--node", "barn", "--image", IMAGE, "--ship", "said.txt", "--")
+    words = ("run", "--image", IMAGE, "--ship", "said.txt", "--")
     done = desk(*words, "sh", "-c", script)
 
     assert (done.stdout, done.returncode) == ("hello\ninside\n", 7), done.stderr
     assert podman.containers() == []
+    refused = desk("run", "--avoid", "barn", "--image", IMAGE, "--", "true")
+    assert (refused.returncode, "podman or docker" in refused.stderr) == (125, True), refused

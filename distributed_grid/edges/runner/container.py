@@ -70,6 +70,14 @@ def runtime(environ: Mapping[str, str]) -> Runtime:
     raise NotRun("failed", EXIT_GRID, note)
 
 
+def has_runtime(environ: Mapping[str, str]) -> bool:
+    """Whether containers are run here at all, as far as can be seen without running one."""
+    try:
+        return bool(runtime(environ))
+    except NotRun:
+        return False
+
+
 def name_of(attempt: str) -> str:
     """What the container of an attempt is called."""
     return f"grid-{attempt}"

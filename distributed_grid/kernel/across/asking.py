@@ -123,7 +123,7 @@ class Asking:
             return False
         if barred(self._coordinator, spec.id):
             return False
-        is_free = (spec.require, spec.avoid, spec.arch, spec.features) == (NOWHERE, NOWHERE, "", ())
+        is_free = (spec.require, spec.avoid, spec.arch, spec.needs) == (NOWHERE, NOWHERE, "", ())
         if is_free and spec.battery_safe:
             return True
         own = self._here(spec)

@@ -194,7 +194,7 @@ def lends(peer: Peer | None) -> bool:
 
 def kind_of(job: JobSpec) -> Kind:
     """All that decides whether a node can run it; wishes only decide which is best."""
-    where = (job.require, job.avoid, job.arch, job.features, job.battery_safe, job.policy)
+    where = (job.require, job.avoid, job.arch, job.needs, job.battery_safe, job.policy)
     return job.request, *where
 
 

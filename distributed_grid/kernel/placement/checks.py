@@ -65,7 +65,7 @@ def _descriptions(job: JobSpec, view: View) -> Iterator[Check]:
     if job.arch:
         holds = view.has_arch(job.arch)
         yield Check("arch", job.arch, holds, lambda node: ("capability", node.arch or None))
-    for feature in job.features:
+    for feature in job.needs:
         holds = view.has_feature(feature)
         yield Check(f"features.{feature}", True, holds, lambda _: ("capability", False))
     if classes := job.require.classes:

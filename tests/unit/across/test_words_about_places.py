@@ -10,8 +10,9 @@ from distributed_grid.client.specification import specification
 from distributed_grid.errors import NeverFits
 from distributed_grid.kernel.across.company import unfit
 from distributed_grid.kernel.across.nearness import MANIFESTS_MAX, NODES_MAX, Files, wished
+from distributed_grid.kernel.explaining import explain
 from distributed_grid.model.ids import NodeId
-from distributed_grid.model.job import NOWHERE, Array, Shipment, Where
+from distributed_grid.model.job import NOWHERE, Array, Shipment, Where, Work
 from distributed_grid.model.node import Network, Power
 from distributed_grid.model.node_class import DataCenter, Laptop
 from distributed_grid.wire.across import NotGranted, Withdrawn
@@ -19,6 +20,7 @@ from tests.across_world import Room
 from tests.node_world import a_job, fill
 from tests.unit.across.filling import occupy
 
+IN_IMAGE = Work(argv=("true",), cwd="/", image="box")
 FILES = Shipment(manifest="f" * 64, size_bytes=1, files=1)
 
 
@@ -104,6 +106,49 @@ def test_spread_goes_where_little_runs_and_binpack_where_much_does(option, is_wa
         assert winner(room, **told(option)) != usual
     else:
         assert winner(room) == usual
+
+
+# Images
+
+
+def test_an_image_runs_only_where_containers_are_run():
+    room = Room(3)
+    room[2].facts = {"features": ("containers",)}
+    room.look()
+    plain, image = a_job("plain"), a_job("image", work=IN_IMAGE)
+    for job in (plain, image):
+        room[0].submit(job)
+    room.settle()
+
+    assert [room[0].job(one).live_attempts[0].node for one in (plain, image)] == [
+        "node-1",
+        "node-3",
+    ]
+
+
+def test_a_node_with_containers_keeps_its_image_at_home():
+    room = Room(2)
+    for node in room.nodes:
+        node.facts = {"features": ("containers",)}
+    room.look()
+    room[0].submit(job := a_job("job", work=IN_IMAGE))
+    room.settle()
+
+    assert room[0].job(job).live_attempts[0].node == "node-1"
+
+
+def test_an_image_that_nobody_can_run_is_refused_or_waits_and_says_what_lacks():
+    room = Room(2)
+    with pytest.raises(NeverFits, match="as job 'job' wants it: podman or docker"):
+        room[0].submit(a_job("job", work=IN_IMAGE))
+    room[0].submit(patient := a_job("patient", work=IN_IMAGE, wait_for_capacity=True))
+    room.settle()
+    why = explain(room[0].node.coordinator, room[0].job(patient), room[0].now_ms)
+    assert why.summary.endswith("none that is here now is as it wants it (podman or docker)")
+
+    room[1].facts = {"features": ("containers",)}  # It was installed, and the agent started again.
+    room.look()
+    assert room[0].job(patient).live_attempts[0].node == "node-2"
 
 
 # Files

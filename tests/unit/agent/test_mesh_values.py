@@ -14,7 +14,7 @@ from distributed_grid.kernel.jobs import Attempt, Job
 from distributed_grid.kernel.node import Beat, Drain
 from distributed_grid.model.costs import Costs
 from distributed_grid.model.hardware import HardwareProfile
-from distributed_grid.model.hardware_parts import Cpu
+from distributed_grid.model.hardware_parts import ContainerRuntime, Cpu
 from distributed_grid.model.ids import NodeId
 from distributed_grid.model.lending import Sample
 from distributed_grid.model.resources import Resources
@@ -259,6 +259,19 @@ def test_a_profile_tells_what_the_processor_can_and_what_the_owner_says():
     told = profile_of(hardware, FOUR_CORES, node_class="edge", version="1")
     assert len(told.features) <= FEATURES_CHARACTERS_MAX
     assert set(told.features.split()) < set(many)
+
+
+def test_a_profile_tells_what_runs_containers_and_that_last_makes_room():
+    runtimes = (ContainerRuntime(name="podman", path="/bin/podman"),)
+    hardware = HardwareProfile(
+        cpu=Cpu(model="x", arch="x86_64", features=("avx",)), runtimes=runtimes
+    )
+    words = {"node_class": "edge", "version": "1"}
+    told = profile_of(hardware, FOUR_CORES, has_containers=True, **words)
+    without = profile_of(hardware, FOUR_CORES, has_containers=False, **words)
+
+    assert (told.features, without.features) == ("containers podman avx", "podman avx")
+    assert (shortened(told, 63).features, shortened(without, 63).features) == ("containers", "")
 
 
 def test_a_load_that_other_jobs_make_differs():

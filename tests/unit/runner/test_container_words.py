@@ -5,7 +5,13 @@ from pathlib import Path
 import pytest
 
 from distributed_grid.edges.runner import container
-from distributed_grid.edges.runner.container import Runtime, in_container, removal, runtime
+from distributed_grid.edges.runner.container import (
+    Runtime,
+    has_runtime,
+    in_container,
+    removal,
+    runtime,
+)
 from distributed_grid.edges.runner.program import NotRun
 from distributed_grid.model.ids import job_id_of
 from distributed_grid.wire.keeper import Limits, Run, Slot
@@ -142,6 +148,7 @@ def test_podman_is_preferred_and_docker_will_do(tmp_path: Path) -> None:
         (tmp_path / name).touch(mode=0o755)
 
     assert runtime({"PATH": str(tmp_path)}).words == ("podman",)
+    assert has_runtime({"PATH": str(tmp_path)})
     (tmp_path / "podman").unlink()
     found = runtime({"PATH": str(tmp_path)})
     assert (found.words, found.is_docker, found.has_init) == (("docker",), True, True)
@@ -172,3 +179,4 @@ def test_no_runtime_is_a_failure_with_words(tmp_path: Path, told: dict[str, str]
         runtime({"PATH": str(tmp_path), **told})
 
     assert caught.value.code == 125
+    assert not has_runtime({"PATH": str(tmp_path), **told})
