@@ -19,16 +19,16 @@ FROM_FILE = ("request", "require", "prefer", "avoid", "avoid_if_possible", "arch
 
 
 def specifications(
-    file: str, words: Sequence[str], wishes: Wishes, *, is_detached: bool
+    file: str, words: str | Sequence[str], wishes: Wishes, *, is_detached: bool
 ) -> list[JobSpec]:
-    """The jobs of a file; `words`, if there are any, are the command of each."""
+    """The jobs of a file; `words`, if there are any, are the command of each; a text is a shell's."""
     jobs, is_list = read_jobs(file)
     if len(jobs) != 1 and not is_detached:
         problem = f"holds {len(jobs)} jobs, and one at a time is watched"
         raise BadInput(file, path="$", problem=problem, remedy="Submit them with --detach")
     made = []
     for index, job in enumerate(jobs):
-        command = tuple(words) or (job.work.argv if job.work is not None else ())
+        command = words or (job.work.argv if job.work is not None else ())
         if not command:
             path = f"$[{index}].command" if is_list else "$.command"
             remedy = "Write command: [python, train.py], or give it after the options"

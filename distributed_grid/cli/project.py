@@ -4,11 +4,13 @@ Lives here: where such a file is, and what it may say. Never here: what the word
 Every `grid run` looks for one: it costs some looks at names, and is read only if it speaks of Grid.
 """
 # pathlib would cost every `grid run` some milliseconds.
-# ruff: noqa: PTH109, PTH111, PTH116, PTH118, PTH119, PTH120, PTH123
+# ruff: noqa: PTH109, PTH113, PTH118, PTH119, PTH120, PTH123
 
 import os
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
+from distributed_grid.cli.tell import tell
+from distributed_grid.client.upwards import upwards
 from distributed_grid.errors import BadInput, BadValue, GridError
 
 if TYPE_CHECKING:
@@ -17,7 +19,6 @@ if TYPE_CHECKING:
 OWN: Final = "grid.toml"  # Wins over the other one beside it.
 SHARED: Final = "pyproject.toml"
 FILE_BYTES_MAX: Final = 1 << 20
-LEVELS_MAX: Final = 64
 KEYS: Final = (
     "cpus", "memory", "storage", "gpus", "resource", "timeout", "retries", "max-losses", "priority",
     "project", "env", "env-file", "image", "node", "on-class", "label", "avoid", "policy",
@@ -69,38 +70,37 @@ def found() -> Project | None:
         at = os.getcwd()
     except OSError:
         return None
-    home = os.path.expanduser("~")
-    for _ in range(LEVELS_MAX):
+    for folder in upwards(at):
         for name in (OWN, SHARED):
-            if (table := _table(os.path.join(at, name))) is not None:
-                table = {key.replace("_", "-"): value for key, value in table.items()}
-                return Project(os.path.join(at, name), table)
-        above = os.path.dirname(at)
-        if at in (home, above) or os.path.lexists(os.path.join(at, ".git")):
-            return None
-        at = above
+            path = os.path.join(folder, name)
+            if (table := _table(path)) is not None:
+                return Project(path, {key.replace("_", "-"): table[key] for key in table})
     return None
 
 
 def _table(path: str) -> dict[str, Any] | None:
     """What a file says of Grid; None: nothing, or it is somebody else's."""
+    if not os.path.isfile(path):
+        return None
     try:
-        if os.stat(path).st_uid not in (0, os.geteuid()):
-            return None
         with open(path, "rb") as file:
-            body = file.read(FILE_BYTES_MAX + 1)
+            body, owner = file.read(FILE_BYTES_MAX + 1), os.fstat(file.fileno()).st_uid
     except OSError:
         return None
     is_own = path.endswith(f"/{OWN}")
     if not is_own and not (b"grid" in body and b"tool" in body):
         return None
+    if owner not in (0, os.geteuid()):  # Of a directory that others write to, as /tmp.
+        tell(f"grid: {path} is left alone: it is another user's")
+        return None
     import tomllib
 
-    problem, table = "", None
+    problem, table = "", cast(Any, None)
     try:
         table = tomllib.loads(body.decode())
-        table = table if is_own else table.get("tool", {}).get("grid")
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, AttributeError) as error:
+        for key in () if is_own else ("tool", "grid"):
+            table = table.get(key) if isinstance(table, dict) else table
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         problem = f"is no TOML: {error}"
     if len(body) > FILE_BYTES_MAX:
         problem = f"has more than {FILE_BYTES_MAX} bytes"

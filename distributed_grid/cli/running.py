@@ -121,12 +121,13 @@ def _run(told: Told) -> int:
 
 
 def _specs(told: Told, wishes: Wishes) -> list[JobSpec]:
+    command = " ".join(told.words) if told.shell else told.words
     if told.file is not None:
         from distributed_grid.cli.job_file import specifications
 
-        return specifications(told.file, told.words, wishes, is_detached=told.detach)
-    words = told.words or ("true",)  # Of a dry run: whatever it is, the same files travel.
-    return [specification(" ".join(words) if told.shell else words, wishes)]
+        return specifications(told.file, command, wishes, is_detached=told.detach)
+    # Of a dry run without one: whatever it is, the same files travel.
+    return [specification(command or ("true",), wishes)]
 
 
 def with_files(agent: Caller, spec: JobSpec, wishes: Wishes) -> JobSpec:

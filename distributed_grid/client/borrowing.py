@@ -47,9 +47,11 @@ class NoResources(GridError, RuntimeError):
     def __init__(self, wanted: str, *, reasons: Sequence[tuple[str, str]], waited_ms: int) -> None:
         self.wanted, self.reasons, self.waited_ms = wanted, tuple(reasons), waited_ms
         nodes = "; ".join(f"{node}: {why}" for node, why in reasons)
+        within = f" within {duration.text(waited_ms)}" if waited_ms else ""
+        more = "; wait longer with --wait-time" if waited_ms else ""
         super().__init__(
-            f"No resources available for {wanted} within {duration.text(waited_ms)} ({nodes})",
-            remedy="See what is offered with: grid shared-status; wait longer with --wait-time",
+            f"No resources available for {wanted}{within} ({nodes})",
+            remedy=f"See what is offered with: grid shared-status{more}",
         )
 
 

@@ -12,6 +12,7 @@ import msgspec
 
 from distributed_grid.client import across_calls
 from distributed_grid.client.calls import Call
+from distributed_grid.client.upwards import upwards
 from distributed_grid.errors import BadValue
 from distributed_grid.model.job import JobSpec
 from distributed_grid.wire.across_api import PATHS_MAX, Pack
@@ -60,20 +61,20 @@ def _environment(directory: str, told: Any) -> str:
         return ""
     if told != AUTO:
         return _path(told, "python_env")
-    found = description_in(directory)
+    found = description_of(directory)
     if not found:
         raise BadValue(
             told,
-            expected=f"{', '.join(DESCRIPTIONS)} in {directory} for python_env",
+            expected=f"{', '.join(DESCRIPTIONS)} in {directory}, or above it, for python_env",
             remedy="Write one, or name the file",
             field="python_env",
         )
     return found
 
 
-def description_in(directory: str) -> str:
-    """The file in a directory that says which packages it needs; empty: there is none."""
-    paths = (f"{directory}/{name}" for name in DESCRIPTIONS)
+def description_of(directory: str) -> str:
+    """The file that says which packages a project needs, the nearest; empty: there is none."""
+    paths = (f"{folder}/{name}" for folder in upwards(directory) for name in DESCRIPTIONS)
     return next(filter(os.path.isfile, paths), "")
 
 

@@ -16,6 +16,8 @@ from distributed_grid.model.artifact import Amount, Manifest, ManifestId
 from distributed_grid.wire.across_api import Travelling
 from distributed_grid.wire.cache import CacheStatus, Cleared
 
+LESS: Final = "List what the job does not need in .gridignore, or name what it needs: --ship PATH"
+WITHIN: Final = "Name what the job needs of it: --ship PATH, or work in a folder of its own"
 SHOWN_MAX: Final = 5  # Of the paths in an error; all of them are in its fields.
 PATH_SHOWN_MAX: Final = 200  # Characters; some paths have thousands.
 REFUSED_MAX: Final = 1_000  # Noted in all: nobody reads more.
@@ -271,14 +273,11 @@ class CannotShip(ArtifactError):
 
     exit_code = 2
 
-    def __init__(self, root: str, *, refused: Sequence[Refused]) -> None:
+    def __init__(self, root: str, *, refused: Sequence[Refused], remedy: str = LESS) -> None:
         self.root, self.refused = root, tuple(refused)
         named = "; ".join(f"{_short(one.path)} ({one.why})" for one in refused[:SHOWN_MAX])
         more = f", and {len(refused) - SHOWN_MAX} more" if len(refused) > SHOWN_MAX else ""
-        super().__init__(
-            f"{root} cannot be sent as it is: {named}{more}",
-            remedy="List what the job does not need in .gridignore, or name what it needs: --ship PATH",
-        )
+        super().__init__(f"{root} cannot be sent as it is: {named}{more}", remedy=remedy)
 
 
 class TooMuch(ArtifactError):
@@ -304,7 +303,7 @@ class TooMuch(ArtifactError):
             f"of {root} {_size(size_bytes)} in {files} files and folders would travel, at most"
             f" {_size(amount.bytes_max)} in {amount.files_max} do"
             + (f"; the most is in {most}" if most else ""),
-            remedy="List what the job does not need in .gridignore, or name what it needs: --ship PATH",
+            remedy=LESS,
         )
 
 

@@ -9,6 +9,7 @@ import os
 import tempfile
 
 from distributed_grid.edges.artifacts import (
+    WITHIN,
     Brought,
     CacheFailed,
     CacheFull,
@@ -82,7 +83,8 @@ class DiskFiles:
     ) -> Source:
         for path in paths or ("",):
             if why := self.why_nothing(os.path.join(root, path)):
-                raise CannotShip(root, refused=[Refused(path or ".", why)])
+                refused = [Refused(path or ".", why)]
+                raise CannotShip(root, refused=refused, remedy=WITHIN)
         folder = os.fsencode(root)
         level = level_of(folder, user_home=self._user_home)
         return Source(
@@ -205,7 +207,10 @@ class DiskFiles:
 
     def pack_recipe(self, root: str, path: str, *, owner: str) -> Packed:
         """What a Python environment is made from, and nothing else."""
-        recipe = recipe_of(root, os.path.relpath(os.path.join(root, path), root))
+        path = os.path.join(root, path)
+        if os.path.relpath(path, root).startswith("../"):  # Of a project that begins above it.
+            root = os.path.dirname(path)
+        recipe = recipe_of(root, os.path.relpath(path, root))
         try:
             with tempfile.TemporaryDirectory(dir=self._store.root, prefix="recipe-") as folder:
                 write_recipe(recipe, folder)

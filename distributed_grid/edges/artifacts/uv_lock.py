@@ -27,7 +27,8 @@ def _pinned(packages: list[dict[str, Any]]) -> tuple[str, ...]:
         told = [(key, want[key]) for key in ("name", "version", "source") if key in want]
         (found,) = (one for one in packages if all(one[key] == value for key, value in told))
         hashes = [one["hash"] for one in (*found.get("wheels", ()), found.get("sdist")) if one]
-        if "registry" not in found["source"] or not hashes or len(seen) > STATES_MAX:
+        is_plain = "registry" in found["source"] and "extra" not in want.get("marker", "")
+        if not is_plain or not hashes or len(seen) > STATES_MAX:
             raise ValueError(found["name"])
         pin = f"{found['name']}=={found['version']}"
         when = " and ".join(f"({marker})" for marker in sorted(markers))

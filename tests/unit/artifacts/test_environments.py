@@ -16,9 +16,9 @@ from distributed_grid.edges.artifacts import building
 from distributed_grid.edges.artifacts.building import NotBuilt, PythonMismatch
 from distributed_grid.edges.artifacts.environments import Environments
 from distributed_grid.edges.artifacts.python_versions import allows
-from distributed_grid.edges.artifacts.requirements import recipe_of
+from distributed_grid.edges.artifacts.requirements import recipe_in, recipe_of
 from distributed_grid.errors import BadInput, BadValue
-from tests.unit.artifacts.lab import plant
+from tests.unit.artifacts.lab import a_store, files_of, plant
 
 HERE = ".".join(map(str, sys.version_info[:2]))
 
@@ -249,6 +249,16 @@ async def test_who_comes_while_it_is_built_waits_for_the_same(tmp_path, environ)
 
     assert len(set(built)) == 1
     assert len((tmp_path / "asked").read_text().splitlines()) == 2
+
+
+def test_a_recipe_may_be_above_the_directory_of_the_job(tmp_path):
+    """A project has one, and jobs begin in its folders."""
+    top = plant(tmp_path / "w", {"all.txt": "-r base.txt\n", "base.txt": "tiny\n", "low": None})
+    files = files_of(a_store(tmp_path / "cache"))
+    packed = files.pack_recipe(str(top / "low"), str(top / "all.txt"), owner="test")
+    files.unpack(packed.id, str(tmp_path / "there"))
+
+    assert set(recipe_in(str(tmp_path / "there")).files) == {"all.txt", "base.txt"}
 
 
 async def test_a_lock_of_uv_needs_uv(tmp_path, environments):

@@ -105,3 +105,13 @@ def test_a_moment_may_be_a_datetime():
     spec = specification("true", {"start_at": datetime(2040, 1, 1, tzinfo=UTC)})
 
     assert spec.start_ms == 2_208_988_800_000
+
+
+def test_who_waited_for_nothing_is_not_told_to_wait_longer():
+    at_once = borrowing.NoResources("2 nodes", reasons=[("gpu1", "not joined")], waited_ms=0)
+    later = borrowing.NoResources("1 gpu", reasons=[("desk", "busy")], waited_ms=50)
+
+    assert at_once.message == "No resources available for 2 nodes (gpu1: not joined)"
+    assert at_once.remedy == "See what is offered with: grid shared-status"
+    assert later.message == "No resources available for 1 gpu within 50ms (desk: busy)"
+    assert later.remedy.endswith("wait longer with --wait-time")
