@@ -228,8 +228,8 @@ class World:
     def submit(self, *specs: JobSpec) -> Ready:
         return self.step(Submit(now_ms=self.now_ms, jobs=specs))
 
-    def cancel(self, spec: JobSpec) -> Ready:
-        return self.step(Cancel(now_ms=self.now_ms, job=spec.id))
+    def cancel(self, spec: JobSpec, index: int | None = None) -> Ready:
+        return self.step(Cancel(now_ms=self.now_ms, job=spec.id, index=index))
 
     def pass_time(self, by_ms: int) -> None:
         self.now_ms += by_ms

@@ -2,14 +2,15 @@
 
 Lives here: everything that is about an index. Never here: leases and the line (`coordinator`), how
 large a chunk should be (`chunks`).
-Invariant: the positions that are pending here are exactly those that the record calls pending.
+Invariant: the positions that are pending here are exactly those that the record calls pending,
+but for those that pause after a failure.
 """
 
 from collections import deque
 
 from distributed_grid.errors import EXIT_GRID
 from distributed_grid.kernel.chunks import chunk_size, smoothed_us
-from distributed_grid.kernel.endings import TIMEOUT_CODE
+from distributed_grid.kernel.endings import TIMEOUT_CODE, pause_after
 from distributed_grid.kernel.jobs import (
     CANCELLED,
     FAILED,
@@ -60,7 +61,7 @@ class Arrays:
         progress, array = _parts(job)
         return progress.tries.get(array.indices.index(indices[0]), 0)
 
-    def index_ended(self, job: Job, report: Ended) -> None:
+    def index_ended(self, job: Job, report: Ended, now_ms: int) -> None:
         """One process of an array is gone; failures are tried again per index."""
         progress, array = _parts(job)
         position = array.indices.index(report.index)
@@ -77,11 +78,25 @@ class Arrays:
         elif report.how == "stopped":
             progress.states[position] = CANCELLED
         elif not job.is_stopping and progress.tries.get(position, 0) < job.spec.retries:
-            progress.tries[position] = progress.tries.get(position, 0) + 1
-            self._pending_of(job).append(position)
-            progress.states[position] = PENDING
+            tries = progress.tries[position] = progress.tries.get(position, 0) + 1
+            pending, progress.states[position] = self._pending_of(job), PENDING
+            if pause_ms := pause_after(tries, took_us // 1_000):
+                progress.again[position] = now_ms + pause_ms
+            else:
+                pending.append(position)
         else:
             progress.fail(position, report.code, report.note)
+
+    def wake(self, job: Job, now_ms: int) -> int:
+        """Those whose pause is over are pending again; answers when the next one's is, or 0."""
+        if job.progress is None or not job.progress.again:
+            return 0
+        again, pending = job.progress.again, self._pending_of(job)
+        for position in [at for at, due_ms in again.items() if due_ms <= now_ms]:
+            del again[position]
+            if job.progress.states[position] == PENDING:  # Else another home knew its end.
+                pending.append(position)
+        return min(again.values(), default=0)
 
     def chunk_ended(self, job: Job, attempt: Attempt, report: Ended) -> None:
         """A lease is over; what of its chunk has not run goes back, or is cancelled."""
@@ -107,7 +122,11 @@ class Arrays:
             return "failed", TIMEOUT_CODE, "its deadline passed"
         if failed := progress.count(FAILED):
             return "failed", 1, f"{failed} of {len(progress.states)} failed"
-        return "succeeded", 0, ""
+        if not (cancelled := progress.count(CANCELLED)):
+            return "succeeded", 0, ""
+        if cancelled == len(progress.states):
+            return "cancelled", None, "every index was"
+        return "succeeded", 0, f"{cancelled} of {len(progress.states)} were cancelled"
 
     def cancel(self, job: Job) -> None:
         """Nothing that is pending will run."""
@@ -115,7 +134,25 @@ class Arrays:
             job.progress.states = bytearray(
                 CANCELLED if state == PENDING else state for state in job.progress.states
             )
+            job.progress.again = {}
             self.forget(job.spec.id)
+
+    def call_off(self, job: Job, index: int) -> bool:
+        """This index is not to run, or to end; False: it has ended."""
+        progress, array = _parts(job)
+        position = array.indices.index(index)
+        if progress.states[position] not in (PENDING, RUNNING):
+            return False
+        progress.states[position] = CANCELLED
+        progress.again.pop(position, None)
+        self.forget(job.spec.id)  # Worked out again from the record.
+        return True
+
+    def is_called_off(self, job: Job, attempt: Attempt) -> bool:
+        """Whether a chunk has come to an index that is not to run: then it is stopped."""
+        progress, array = _parts(job)
+        left = attempt.indices[attempt.ended_indices :]
+        return bool(left) and progress.states[array.indices.index(left[0])] == CANCELLED
 
     def forget(self, job: JobId) -> None:
         """The job has ended."""

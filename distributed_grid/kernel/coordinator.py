@@ -18,7 +18,7 @@ from distributed_grid.kernel.host import Host
 from distributed_grid.kernel.jobs import Attempt, Conclusion, Job, Progress
 from distributed_grid.kernel.ready import Happened, Ready
 from distributed_grid.kernel.resuming import begins
-from distributed_grid.kernel.series import Series, Shape
+from distributed_grid.kernel.series import Series, shape_of
 from distributed_grid.model.across import HERE
 from distributed_grid.model.ids import JobId
 from distributed_grid.model.job import JobSpec
@@ -26,7 +26,6 @@ from distributed_grid.model.lease import Lease
 from distributed_grid.wire.keeper import Ended, Started, Stop, Withdraw
 
 FINISHED_KEPT: Final = 2_000  # In memory; the store has the rest.
-
 
 Launch = Callable[[Job, Attempt, Lease], None]
 
@@ -110,12 +109,16 @@ class Coordinator:
 
     def tell_to_stop(self, job: Job, ready: Ready) -> None:
         """Whatever runs of it is to end."""
-        grace_ms = job.spec.work.grace_ms if job.spec.work else 0
         for attempt in job.live_attempts:
-            if attempt.host != HERE:
-                self.elsewhere.halt(job, attempt, ready)
-            else:
-                ready.tell.append(Stop(attempt=attempt.id, grace_ms=grace_ms))
+            self.halt(job, attempt, ready)
+
+    def halt(self, job: Job, attempt: Attempt, ready: Ready) -> None:
+        """This attempt of it is to end."""
+        if attempt.host != HERE:
+            self.elsewhere.halt(job, attempt, ready)
+        else:
+            grace_ms = job.spec.work.grace_ms if job.spec.work else 0
+            ready.tell.append(Stop(attempt=attempt.id, grace_ms=grace_ms))
 
     # Waiting and starting
 
@@ -125,10 +128,11 @@ class Coordinator:
         if is_put_off or not self.elsewhere.is_cleared(job.spec.id):
             return
         booking = self.host.booking(job.spec.booking) if job.spec.booking else None
-        start_ms = max(job.spec.start_ms, booking.from_ms if booking else 0)
-        if start_ms > now_ms:
-            self._starts.add(job.spec.id, start_ms)
-        else:
+        start_ms = max(job.spec.start_ms, booking.from_ms if booking else 0, job.again_ms)
+        again_ms = self.arrays.wake(job, now_ms)
+        if (due_ms := max(start_ms, again_ms)) > now_ms:
+            self._starts.add(job.spec.id, due_ms)
+        if start_ms <= now_ms and (job.progress is None or self.arrays.wants_more(job)):
             self._wait(job, now_ms)
 
     def _wait(self, job: Job, now_ms: int) -> None:
@@ -152,8 +156,8 @@ class Coordinator:
     def keep_dates(self, now_ms: int, ready: Ready) -> None:
         """Those whose time has come join the line; those whose time is over end."""
         for job_id in self._starts.due(now_ms):
-            self._wait(self.jobs[job_id], now_ms)
             ready.touch(self.jobs[job_id])
+            self.queue(self.jobs[job_id], now_ms)
         for job_id in self.deadlines.due(now_ms):
             job = self.jobs[job_id]
             job.is_overdue = True
@@ -301,7 +305,7 @@ class Coordinator:
         attempt.add_usage(report.usage)
         attempt.started_ms = attempt.started_ms or report.started_ms
         if report.index >= 0 and not job.has_ended:
-            self._index_ended(job, attempt, report)
+            self._index_ended(job, attempt, report, now_ms, ready)
         if not report.is_last:
             # Saved with the end of the chunk, and not acknowledged before: see `acknowledged`.
             if attempt.host == HERE:
@@ -341,7 +345,9 @@ class Coordinator:
         job.losses += report.how == "lost"
         self._follow(job, outcome, now_ms, ready)
 
-    def _index_ended(self, job: Job, attempt: Attempt, report: Ended) -> None:
+    def _index_ended(
+        self, job: Job, attempt: Attempt, report: Ended, now_ms: int, ready: Ready
+    ) -> None:
         place = attempt.indices.index(report.index)
         if place >= attempt.ended_indices:  # Else it is a repetition.
             attempt.ended_indices = place + 1
@@ -349,7 +355,9 @@ class Coordinator:
                 job.ends.append(report)
                 self.elsewhere.reported(job)
             else:
-                self.arrays.index_ended(job, report)
+                self.arrays.index_ended(job, report, now_ms)
+                if self.arrays.is_called_off(job, attempt):
+                    self.halt(job, attempt, ready)
 
     def _guest_ended(self, job: Job, report: Ended, now_ms: int, ready: Ready) -> None:
         """An attempt of another node's job is over; what follows from it is decided there."""
@@ -372,12 +380,8 @@ class Coordinator:
         self.attempts.remove(attempt)
         self._unsaved.pop(attempt.id, None)
         ready.touch(job)
-        if attempt.host == HERE:
-            self._give_back(job, attempt, report, now_ms, ready)
-
-    def _give_back(
-        self, job: Job, attempt: Attempt, report: Ended, now_ms: int, ready: Ready
-    ) -> None:
+        if attempt.host != HERE:
+            return
         shape = shape_of(job)
         if report.how == "exited" and shape is not None:
             self.series.took(shape, (report.ended_ms - report.started_ms) * 1_000)
@@ -396,6 +400,7 @@ class Coordinator:
             self.conclude(job, outcome.state, now_ms, ready, outcome.reason)
             return
         job.failures += outcome.counts_as == "failure"
+        job.again_ms = now_ms + outcome.pause_ms
         job.preemptions += outcome.counts_as == "preemption"
         if job.live_attempts and job.spec.gang == 1:
             job.tell(now_ms, "goes on", f"{outcome.reason}; another attempt of it does")
@@ -411,11 +416,15 @@ class Coordinator:
     ) -> None:
         self.arrays.chunk_ended(job, attempt, report)
         job.preemptions += report.how == "preempted"
+        self.go_on(job, now_ms, ready)
+
+    def go_on(self, job: Job, now_ms: int, ready: Ready) -> None:
+        """Of an array: the end, if all of it has ended; else the rest."""
         verdict = self.arrays.verdict(job)
         if verdict is not None and not job.live_attempts:
             state, job.exit_code, reason = verdict
             self.end(job, state, now_ms, ready, reason)
-        elif self.arrays.wants_more(job):
+        elif not job.is_stopping:
             self.queue(job, now_ms)
 
     # Ending
@@ -488,12 +497,3 @@ class Coordinator:
 def ending_of(job: Job) -> Ending:
     """The same, of a job that is known here."""
     return Ending(job.spec.id, job.spec.name, job.state)
-
-
-def shape_of(job: Job) -> Shape | None:
-    """What a job has in common with those with whom it may share a lease in turn; None: nobody."""
-    spec = job.spec
-    is_alone = spec.array is not None or spec.at_most_once
-    if is_alone or spec.work is None or spec.work.image:
-        return None
-    return Shape(spec.request, spec.user, spec.project, spec.priority, spec.is_shared, spec.booking)

@@ -14,6 +14,8 @@ from distributed_grid.wire.keeper import Ended
 
 TIMEOUT_CODE: Final = 124  # As `timeout` exits, and `grid run` after a deadline.
 
+PAUSE_MS: Final = 1_000  # Before the second retry; the first comes at once,
+PAUSE_MS_MAX: Final = 60_000  # and each later one after twice the pause, up to this.
 _SIGNALLED: Final = 128  # A shell adds it to the number of the signal.
 
 # The numbers are those of Linux and macOS alike; others are told as numbers.
@@ -70,6 +72,7 @@ class Again(msgspec.Struct, frozen=True):
 
     reason: str = ""
     counts_as: Literal["failure", "loss", "preemption", "nothing"] = "nothing"
+    pause_ms: int = 0  # It is not tried again before.
 
 
 def outcome_of(job: Job, report: Ended) -> Over | Again:
@@ -86,8 +89,17 @@ def outcome_of(job: Job, report: Ended) -> Over | Again:
     if report.code == 0:
         return Over("succeeded", 0)
     if job.failures < job.spec.retries and not job.is_stopping:
-        return Again(f"exit {report.code}, retry {job.failures + 1}", "failure")
+        pause_ms = pause_after(job.failures + 1, report.ended_ms - report.started_ms)
+        later = f" in {pause_ms // 1_000} s" if pause_ms else ""
+        return Again(f"exit {report.code}, retry {job.failures + 1}{later}", "failure", pause_ms)
     return Over("failed", report.code, report.note or in_words(report))
+
+
+def pause_after(failures: int, ran_ms: int) -> int:
+    """How long the next try waits: longer after each failure, unless the last one took long."""
+    if failures <= 1 or ran_ms >= PAUSE_MS_MAX:
+        return 0
+    return min(PAUSE_MS << min(failures - 2, 16), PAUSE_MS_MAX)
 
 
 def _loss(job: Job, why: str) -> Over | Again:

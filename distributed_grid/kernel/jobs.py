@@ -62,6 +62,7 @@ class Progress(msgspec.Struct, kw_only=True):
     losses: dict[int, int] = {}  # Position -> times it was lost, where it was.
     mean_us: int = 0  # Of one index, smoothed; 0: none has ended yet.
     whys: dict[int, str] = {}  # Position -> what was noted, of the first failed ones.
+    again: dict[int, int] = {}  # Position -> not tried again before this moment, in ms.
 
     @staticmethod
     def of(array: Array) -> "Progress":
@@ -73,8 +74,10 @@ class Progress(msgspec.Struct, kw_only=True):
         return self.states.count(state)
 
     def pending_positions(self) -> deque[int]:
-        """Positions still to be run, in order; those that run are known apart."""
-        return deque(at for at, state in enumerate(self.states) if state == PENDING)
+        """Positions to be run now, in order; those that run, or pause, are known apart."""
+        return deque(
+            at for at, state in enumerate(self.states) if state == PENDING and at not in self.again
+        )
 
     def fail(self, position: int, code: int, why: str) -> None:
         """An index has failed for good."""
@@ -163,6 +166,7 @@ class Job(msgspec.Struct, kw_only=True):
     ended_ms: int | None = None
     progress: Progress | None = None
     ready_ms: int | None = None  # Since when only room is lacking: from then on it ages.
+    again_ms: int = 0  # After a failure: not tried again before this moment.
     after_left: list[JobId] = []  # Of those it comes after: not ended yet. Each is decided once.
     epoch: Epoch = Epoch()  # Under whose word it is; in no mesh under nobody's.
     seq: int = 0  # Of its record within the epoch: rises with what holders are to know.

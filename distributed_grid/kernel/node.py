@@ -19,6 +19,7 @@ from distributed_grid.kernel.across.peers import Peers
 from distributed_grid.kernel.across.register import PREFIX
 from distributed_grid.kernel.across.rooting import give_up, know_files, mark
 from distributed_grid.kernel.admitting import admit_all
+from distributed_grid.kernel.calling_off import call_off
 from distributed_grid.kernel.coordinator import Coordinator
 from distributed_grid.kernel.elsewhere import Alone
 from distributed_grid.kernel.entry import AGEING_MS
@@ -57,6 +58,7 @@ class Cancel(msgspec.Struct, frozen=True, kw_only=True):
 
     now_ms: int
     job: JobId
+    index: int | None = None  # Of an array of this node: only this one is to end.
 
 
 class Reports(msgspec.Struct, frozen=True, kw_only=True):
@@ -296,8 +298,10 @@ class Node:
         match event:
             case Submit():
                 self._submit(event, ready)
-            case Cancel(now_ms=now_ms, job=job):
+            case Cancel(now_ms=now_ms, job=job, index=None):
                 self._cancel(job, now_ms, ready)
+            case Cancel(now_ms=now_ms, job=job, index=int(index)):
+                call_off(self.coordinator, self.coordinator.jobs[job], index, now_ms, ready)
             case Reports(now_ms=now_ms, reports=reports):
                 self._report(reports, now_ms, ready)
                 self.coordinator.take_back(now_ms, ready)

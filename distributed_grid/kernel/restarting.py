@@ -7,9 +7,10 @@ Invariant: nothing is started before both were done.
 
 from collections.abc import Iterable
 
-from distributed_grid.kernel.coordinator import Coordinator, shape_of
+from distributed_grid.kernel.coordinator import Coordinator
 from distributed_grid.kernel.jobs import Attempt, Job
 from distributed_grid.kernel.ready import Ready
+from distributed_grid.kernel.series import shape_of
 from distributed_grid.model.ids import JobId
 from distributed_grid.model.lease import Lease
 from distributed_grid.wire.keeper import Ended, Hello, Stop, untold_end

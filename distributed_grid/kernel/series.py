@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from distributed_grid.kernel.chunks import smoothed_us
+from distributed_grid.kernel.jobs import Job
 from distributed_grid.model.resources import Request
 
 ROW_US: Final = 20_000  # Hides the cost of asking; nobody expects to stand in a row for longer.
@@ -32,6 +33,15 @@ class Shape(msgspec.Struct, frozen=True):
     priority: str = "medium"
     is_shared: bool = False
     booking: str = ""
+
+
+def shape_of(job: Job) -> Shape | None:
+    """What a job has in common with those with whom it may share a lease in turn; None: nobody."""
+    spec = job.spec
+    is_alone = spec.array is not None or spec.at_most_once
+    if is_alone or spec.work is None or spec.work.image:
+        return None
+    return Shape(spec.request, spec.user, spec.project, spec.priority, spec.is_shared, spec.booking)
 
 
 class Series:

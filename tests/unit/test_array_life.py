@@ -1,12 +1,21 @@
 """What happens to the indices of arrays, without a process."""
 
 from distributed_grid.kernel.chunks import chunk_size, smoothed_us
-from distributed_grid.kernel.jobs import ATTEMPTS_KEPT, STORY_LINES_MAX, Attempt, Job, Progress
+from distributed_grid.kernel.explaining import explain
+from distributed_grid.kernel.jobs import (
+    ATTEMPTS_KEPT,
+    CANCELLED,
+    STORY_LINES_MAX,
+    SUCCEEDED,
+    Attempt,
+    Job,
+    Progress,
+)
 from distributed_grid.kernel.node import Reports
 from distributed_grid.kernel.views import job_view
 from distributed_grid.model.job import Array
-from distributed_grid.wire.keeper import Ended, Run, Started, Usage
-from tests.node_world import World, a_job
+from distributed_grid.wire.keeper import Ended, Run, Started, Stop, Usage
+from tests.node_world import World, a_job, fill, told
 
 
 def test_an_array_runs_every_index_once_and_succeeds():
@@ -200,3 +209,100 @@ def test_a_stop_that_nobody_asked_for_is_no_failure_of_an_index():
     world.drain()
 
     assert world.state(array) == "succeeded"
+
+
+def test_an_index_that_fails_again_pauses_while_the_others_run():
+    world = World()
+    array = a_job("array", retries=3, array=Array(start=0, stop=3, width=1))
+    world.submit(array)
+    for code in (1, 0, 0, 1):  # The first fails, the others do not, and it fails again.
+        world.end(array, code)
+    progress = world.job(array).progress
+
+    assert (progress.again, world.keeper.runs) == ({0: world.now_ms + 1_000}, {})
+    assert world.state(array) == "running"
+    assert "tries again in 1 s" in explain(
+        world.node.coordinator, world.job(array), world.now_ms
+    ).summary
+
+    world.pass_time(999)
+    world.start_agent()
+    assert not world.keeper.runs
+    world.pass_time(1)
+    world.end(array, 1)
+    world.job(array).progress.again[1] = 0  # It has ended: an older word about it is no pause.
+    world.pass_time(2_000)
+    world.drain()
+
+    assert world.state(array) == "succeeded"
+
+
+def test_an_array_whose_failed_indices_pause_is_cancelled_at_once():
+    world = World()
+    array = a_job("array", retries=3, array=Array(start=0, stop=1))
+    world.submit(array)
+    world.end(array, 1)
+    world.end(array, 1)
+    world.cancel(array)
+    world.pass_time(60_000)
+
+    assert (world.state(array), world.keeper.runs) == ("cancelled", {})
+
+
+def test_one_index_is_cancelled_and_the_others_run():
+    world = World()
+    array = a_job("array", array=Array(start=10, stop=13, width=1))
+    world.submit(array)
+    world.pump()
+    world.cancel(array, 12)
+    world.cancel(array, 10)  # It runs.
+    world.cancel(array, 12)  # Again: no change.
+    assert [one.attempt for one in told(world, Stop)] == list(world.keeper.runs)
+
+    world.end(array)
+    world.drain()
+    job = world.job(array)
+
+    assert [run.indices for run in told(world, Run)] == [(10, 11), (11,)]
+    assert (job.state, job.exit_code) == ("succeeded", 0)
+    assert job.reason == "2 of 3 were cancelled"
+    assert [line.detail for line in job.story if line.what == "cancel asked"] == [
+        "index 12", "index 10",
+    ]  # fmt: skip
+    world.cancel(array, 11)  # It has ended.
+    assert world.job(array).progress.count(SUCCEEDED) == 1
+
+
+def test_a_chunk_is_stopped_when_it_comes_to_a_cancelled_index_and_the_rest_goes_back():
+    world = World()
+    array = a_job("array", array=Array(start=0, stop=400))
+    world.submit(array)
+    for _ in range(8):  # Short ones: chunks become long.
+        world.end(array)
+    chunk = max(world.job(array).live_attempts, key=lambda one: len(one.indices))
+    first, second, third = chunk.indices[:3]
+    world.cancel(array, second)
+    assert not told(world, Stop)
+
+    world.pump()
+    world.keeper.end_one(chunk.id, 0)
+    world.pump()
+    assert [one.attempt for one in told(world, Stop)] == [chunk.id]
+    world.keeper.end_one(chunk.id, 0)
+    world.drain()
+    states = world.job(array).progress.states
+
+    assert (states[first], states[second], states[third]) == (SUCCEEDED, CANCELLED, SUCCEEDED)
+    assert world.state(array) == "succeeded"
+
+
+def test_an_array_of_which_every_index_was_cancelled_is_cancelled():
+    world = World()
+    fill(world)
+    array = a_job("array", array=Array(start=0, stop=2))
+    world.submit(array)
+    world.cancel(array, 0)
+    assert world.state(array) == "waiting"
+    world.cancel(array, 1)
+
+    assert (world.state(array), world.job(array).reason) == ("cancelled", "every index was")

@@ -7,6 +7,8 @@ from distributed_grid.errors import Conflict, NeverFits, NotFound, Overloaded
 from distributed_grid.kernel import admitting
 from distributed_grid.kernel import coordinator as coordinator_module
 from distributed_grid.kernel import jobs as jobs_module
+from distributed_grid.kernel.endings import pause_after
+from distributed_grid.kernel.explaining import explain
 from distributed_grid.kernel.jobs import MOVES, IllegalMove, Job, Progress
 from distributed_grid.kernel.node import Submit
 from distributed_grid.kernel.ready import Ready
@@ -98,10 +100,38 @@ def test_a_failed_job_is_tried_again_as_often_as_it_may():
     world.end(job, 1)
     world.end(job, 1)
     assert world.state(job) in ("waiting", "running")
+    world.pass_time(1_000)
     world.end(job, 1)
 
     assert world.state(job) == "failed"
     assert len(world.job(job).attempts) == 3
+
+
+def test_each_retry_waits_longer_than_the_one_before_and_says_how_long_over_restarts():
+    world = World()
+    job = a_job("flaky", retries=9)
+    world.submit(job)
+    pauses = []
+    while not world.job(job).has_ended:
+        world.end(job, 1)
+        pause_ms = max(world.job(job).again_ms - world.now_ms, 0)
+        pauses.append(pause_ms // 1_000)
+        if pause_ms:
+            told = explain(world.node.coordinator, world.job(job), world.now_ms).summary
+            assert told == f"it has failed, and tries again in {pauses[-1]} s"
+            assert world.job(job).reason.endswith(f"in {pauses[-1]} s")
+            world.pass_time(pause_ms - 1)
+            world.start_agent()
+            assert not world.keeper.runs
+            world.pass_time(1)
+
+    assert pauses == [0, 1, 2, 4, 8, 16, 32, 60, 60, 0]
+
+
+def test_a_failure_after_a_long_run_is_tried_again_at_once():
+    assert pause_after(5, 59_999) == 8_000
+    assert pause_after(5, 60_000) == 0
+    assert pause_after(1_000_000, 1) == 60_000
 
 
 def test_losses_do_not_count_as_failures_and_have_their_own_limit():
