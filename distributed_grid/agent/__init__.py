@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Protocol
 
 from distributed_grid.model.booking import Booking
+from distributed_grid.model.ids import JobId
 from distributed_grid.model.job import JobSpec
 from distributed_grid.wire.across_api import (
     BringOutputs,
@@ -117,6 +118,14 @@ class AcrossOperations(Protocol):
 
     async def requeue(self, word: str) -> JobView:
         """Run a job that is untracked; again: no change."""
+        ...
+
+    async def rerun(self, word: str, *, new: JobId, only_failed: bool) -> JobView:
+        """Submit a job that has ended once more, under a new id; again: no change."""
+        ...
+
+    async def cancel_index(self, word: str, *, index: int) -> JobView:
+        """The array, one index of which is cancelled or being cancelled."""
         ...
 
     async def force(self, word: str) -> JobView:

@@ -5,19 +5,23 @@ Lives here: `AcrossDesk`, one method for each operation. Never here: asking othe
 """
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
 from distributed_grid.agent.kept_output import Away, KeptOutput, attempt_of
 from distributed_grid.agent.mesh import MeshSide
 from distributed_grid.agent.peers import peers_of
-from distributed_grid.errors import NotFound, NotPermitted
+from distributed_grid.errors import BadValue, MeshUnreachable, NotFound, NotPermitted
+from distributed_grid.kernel.across.rooting import is_rootable
 from distributed_grid.kernel.finding import node_among
 from distributed_grid.kernel.jobs import Attempt, Job
-from distributed_grid.kernel.node import Drain, Force, Node, NodeEvent, Requeue
+from distributed_grid.kernel.node import Cancel, Drain, Force, Node, NodeEvent, Requeue
 from distributed_grid.kernel.placement.snapshot_hash import snapshot_hash
+from distributed_grid.kernel.rerunning import rerun_of
 from distributed_grid.model.across import HERE
 from distributed_grid.model.ids import JobId, NodeId
+from distributed_grid.model.job import JobSpec
 from distributed_grid.wire.across_api import (
     BringOutputs,
     DrainView,
@@ -46,6 +50,7 @@ class Desk(NamedTuple):
     status: Callable[[], Awaitable[NodeStatus]]
     sharing: Callable[[], Awaitable[SharingStatus]]
     queue: Callable[[int], Awaitable[Queue]]
+    submit: Callable[[tuple[JobSpec, ...]], Awaitable[object]]
     clock_ms: Callable[[], int]
 
 
@@ -70,6 +75,39 @@ class AcrossDesk:
             )
         await self._desk.decide(Requeue(now_ms=self._desk.clock_ms(), job=job.spec.id))
         return self._desk.view(await self._desk.find(f"id:{job.spec.id}"))
+
+    async def rerun(self, word: str, *, new: JobId, only_failed: bool) -> JobView:
+        """Submit a job of this node once more, from its directory as it is now."""
+        job = await self._desk.find(word)
+        self._check_home(job)
+        spec = rerun_of(job, new, self._desk.clock_ms(), only_failed=only_failed)
+        work = spec.work if is_rootable(spec) else None
+        if work is not None and not await asyncio.to_thread(os.path.isdir, work.cwd):
+            error = NotFound("directory", work.cwd)
+            error.remedy = "Bring it back, or submit the job in another one: grid run"
+            raise error
+        await self._desk.submit((spec,))
+        return self._desk.view(await self._desk.find(f"id:{new}"))
+
+    async def cancel_index(self, word: str, *, index: int) -> JobView:
+        """Cancel one index of an array of this node."""
+        job = await self._desk.find(word)
+        if job.spec.array is None or index not in job.spec.array.indices:
+            has_none = job.spec.array is None
+            expected = "no index: it is no array" if has_none else "an index of the array"
+            raise BadValue(index, expected=expected, remedy="See grid job for what it has")
+        self._check_home(job)
+        if job.spec.id in self._node.coordinator.jobs:
+            cancel = Cancel(now_ms=self._desk.clock_ms(), job=job.spec.id, index=index)
+            await self._desk.decide(cancel)
+        return self._desk.view(job)
+
+    def _check_home(self, job: Job) -> None:
+        """Raise unless this node looks after a job, or did when it ended: others lack its files."""
+        home = job.epoch.node
+        if self._mesh.is_member and home not in (HERE, self._mesh.mesh.me):
+            name = self._mesh.mesh.name_of(home)
+            raise MeshUnreachable(name, why=f"only there is what {job.spec.name} needs")
 
     async def force(self, word: str) -> JobView:
         """Go on with an at-most-once job whose voters are lost, at the risk that it runs twice."""

@@ -166,7 +166,7 @@ class Anywhere(OwnOnly):
         return self._marked(await self.decided(word, "cancel", self._own.cancel), is_cancelled=True)
 
     async def decided(
-        self, word: str, operation: str, own: Callable[[str], Awaitable[JobView]]
+        self, word: str, operation: str, own: Callable[[str], Awaitable[JobView]], **words: str
     ) -> JobView:
         """Somebody's word about a job, at its home or, if that is gone, at who holds its record."""
         known = await self.locate(word)
@@ -177,7 +177,7 @@ class Anywhere(OwnOnly):
             try:
                 if node == self._around.me:
                     return await own(job)
-                return await self._remote.ask(node, operation, JobView, {"job": job})
+                return await self._remote.ask(node, operation, JobView, {"job": job, **words})
             except MeshUnreachable as error:
                 gone = gone or error
         assert gone is not None, "at least one was asked"

@@ -5,6 +5,7 @@ Lives here: which node is asked. Never here: what it does (its own agent).
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final, Protocol
 
 import msgspec
@@ -14,7 +15,7 @@ from distributed_grid.agent.finding import Known
 from distributed_grid.agent.handing_out import merged
 from distributed_grid.agent.remote import Remote, find_node
 from distributed_grid.errors import GridError, NotFound
-from distributed_grid.model.ids import NodeId
+from distributed_grid.model.ids import JobId, NodeId
 from distributed_grid.wire.across_api import (
     BringOutputs,
     DrainView,
@@ -46,7 +47,7 @@ class Jobs(Protocol):
         ...
 
     async def decided(
-        self, word: str, operation: str, own: Callable[[str], Awaitable[JobView]]
+        self, word: str, operation: str, own: Callable[[str], Awaitable[JobView]], **words: str
     ) -> JobView:
         """Somebody's word about a job, where it counts."""
         ...
@@ -68,6 +69,21 @@ class AcrossAnywhere:
         if self._jobs.is_here(word):
             return await self._own.across.requeue(word)
         return await self._jobs.decided(word, "requeue", self._own.across.requeue)
+
+    async def rerun(self, word: str, *, new: JobId, only_failed: bool) -> JobView:
+        """Submit a job that has ended once more, where it was submitted."""
+        own = partial(self._own.across.rerun, new=new, only_failed=only_failed)
+        if self._jobs.is_here(word):
+            return await own(word)
+        failed = "1" if only_failed else ""
+        return await self._jobs.decided(word, "rerun", own, id=new, failed=failed)
+
+    async def cancel_index(self, word: str, *, index: int) -> JobView:
+        """Cancel one index of an array."""
+        own = partial(self._own.across.cancel_index, index=index)
+        if self._jobs.is_here(word):
+            return await own(word)
+        return await self._jobs.decided(word, "cancel_index", own, index=str(index))
 
     async def force(self, word: str) -> JobView:
         """Go on with an at-most-once job."""

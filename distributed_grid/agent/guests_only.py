@@ -12,6 +12,7 @@ import msgspec
 from distributed_grid.agent import Operations
 from distributed_grid.agent.questions import Asker
 from distributed_grid.errors import NotFound
+from distributed_grid.model.ids import JobId
 from distributed_grid.wire.across_api import OutputPlace, Outputs, Safety
 from distributed_grid.wire.api import Explanation, Jobs, JobView
 
@@ -71,6 +72,15 @@ class GuestsOnly:
     async def requeue(self, word: str) -> JobView:
         """Run it again."""
         return await self._own.across.requeue(await self._word(word))
+
+    async def rerun(self, word: str, *, new: JobId, only_failed: bool) -> JobView:
+        """Submit it once more."""
+        named = await self._word(word)
+        return await self._own.across.rerun(named, new=new, only_failed=only_failed)
+
+    async def cancel_index(self, word: str, *, index: int) -> JobView:
+        """Cancel one index of it."""
+        return await self._own.across.cancel_index(await self._word(word), index=index)
 
     async def force(self, word: str) -> JobView:
         """Go on with it."""

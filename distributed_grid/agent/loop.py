@@ -201,6 +201,7 @@ class Agent:
             status=self.status,
             sharing=self.sharing,
             queue=lambda limit: self.queue(limit=limit),
+            submit=self.submit,
             clock_ms=self._clock_ms,
         )
         made = AcrossDesk(self.node, self.side, desk, self.kept)

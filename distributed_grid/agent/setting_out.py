@@ -87,12 +87,12 @@ class SettingOut:
             owner = self._owner()
             found = await asyncio.to_thread(self._files.pack_nothing, owner=owner)
             self._hold(found.id, owner)
-            ship = shipment_of(found)
+            ship = shipment_of(found, is_named=True)
         elif wanted.paths or wanted.ship_ignored or not wanted.python_env:
             found = await self._pack(
                 wanted.directory, amount_of(wanted), wanted.paths, are_sent=wanted.ship_ignored
             )
-            ship = shipment_of(found)
+            ship = shipment_of(found, is_named=True)
         if wanted.python_env:
             owner = self._owner()
             found = await asyncio.to_thread(
@@ -355,9 +355,11 @@ def amount_of(wanted: Pack) -> Amount:
     return ASKED if wanted.paths or wanted.ship_ignored else UNASKED
 
 
-def shipment_of(found: PackedFiles) -> Shipment:
+def shipment_of(found: PackedFiles, *, is_named: bool = False) -> Shipment:
     """What of it goes into a job's specification."""
-    return Shipment(manifest=found.id, size_bytes=found.content_bytes, files=found.files)
+    return Shipment(
+        manifest=found.id, size_bytes=found.content_bytes, files=found.files, is_named=is_named
+    )
 
 
 def manifests_of(spec: JobSpec) -> tuple[ManifestId, ...]:

@@ -7,6 +7,7 @@ room that another leaves.
 import sys
 from contextlib import suppress
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Final
 
 import click
@@ -15,7 +16,8 @@ import msgspec
 from distributed_grid.cli import outcome
 from distributed_grid.cli.agent import caller, data_dir_option, job_argument, json_option
 from distributed_grid.cli.each_job import ask_each, show
-from distributed_grid.client import calls
+from distributed_grid.cli.text import counted
+from distributed_grid.client import across_calls, calls
 from distributed_grid.client.blocking import Caller
 from distributed_grid.client.specification import user_name
 from distributed_grid.errors import GridError, NotFound
@@ -27,6 +29,13 @@ SETTLE_MS: Final = 2_000  # Most processes end at once; for those that take leav
 @click.command("cancel")
 @job_argument(many=True, required=False)
 @click.option("--all", "everything", is_flag=True, help="All of yours that wait or run.")
+@click.option(
+    "--index",
+    type=click.IntRange(0, 10**9),
+    multiple=True,
+    metavar="N",
+    help="Only this index of an array; may be told several times.",
+)
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @json_option
 @data_dir_option
@@ -36,6 +45,7 @@ def command(
     *,
     words: tuple[str, ...],
     everything: bool,
+    index: tuple[int, ...],
     yes: bool,
     as_json: bool,
     data_dir: str | None,
@@ -46,7 +56,13 @@ def command(
     """
     if everything == bool(words):
         raise click.UsageError("Name jobs, or say --all.")
+    if index and len(words) != 1:
+        raise click.UsageError("--index is of one array: name it, and no other.")
     with caller(data_dir) as agent:
+        if index:
+            views, code = ask_each(agent, index, partial(across_calls.cancel_index, words[0]))
+            show(views[-1:], as_json=as_json, state=counted)
+            ctx.exit(code)
         if everything:
             found, code = _unfinished(agent, user=user_name()), 0
             if found and not yes:

@@ -37,6 +37,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "probe": ("distributed_grid.cli.probe", "What this machine has, and what class it is"),
     "rename": ("distributed_grid.cli.rename", "Another name for this node"),
     "requeue": ("distributed_grid.cli.requeue", "Run jobs that nobody keeps track of"),
+    "rerun": ("distributed_grid.cli.rerun", "Run a job again, or what failed of it"),
     "run": ("distributed_grid.cli.run", "Run a command as a job"),
     "run-shared": ("distributed_grid.cli.run_shared", "Run a command on what owners lend"),
     "shared-status": ("distributed_grid.cli.shared_status", "What is offered and borrowed"),

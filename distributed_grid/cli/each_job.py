@@ -1,6 +1,7 @@
 """One thing done to several jobs, each for itself: `cancel`, `requeue`."""
 
 from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 import click
 
@@ -9,6 +10,8 @@ from distributed_grid.client.blocking import Caller
 from distributed_grid.client.calls import Call
 from distributed_grid.errors import GridError, NoAgent
 from distributed_grid.wire.api import JobView
+
+T = TypeVar("T")
 
 
 def each_job(
@@ -26,7 +29,7 @@ def each_job(
 
 
 def ask_each(
-    agent: Caller, words: Iterable[str], ask: Callable[[str], Call[JobView]]
+    agent: Caller, words: Iterable[T], ask: Callable[[T], Call[JobView]]
 ) -> tuple[list[JobView], int]:
     """The answers, and the exit code of the first that went wrong, which is told."""
     views: list[JobView] = []

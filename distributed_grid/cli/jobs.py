@@ -159,7 +159,7 @@ def _row(job: JobView) -> list[Any]:
     from rich.text import Text
 
     colour = _COLOURS.get(job.state, "")
-    state = _progress(job) if job.array else _moving(job) or text.state(job)
+    state = text.counted(job) if job.array else _moving(job) or text.state(job)
     return [
         job.id[:12],
         job.name,
@@ -188,11 +188,3 @@ def _moving(job: JobView) -> str:
         return ""
     percent = f" {first.bytes_done * 100 // first.bytes_total} %" if first.bytes_total else ""
     return f"{first.doing}{percent}"
-
-
-def _progress(job: JobView) -> str:
-    assert job.array is not None
-    told = [f"{text.state(job)} {job.array.succeeded}/{job.array.total}"]
-    told += [f"{job.array.failed} failed"] if job.array.failed else []
-    told += [f"{job.array.cancelled} cancelled"] if job.array.cancelled else []
-    return ", ".join(told)

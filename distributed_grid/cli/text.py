@@ -38,6 +38,16 @@ def state(job: JobView) -> str:
     return "suspended" if running and all(one.suspended for one in running) else job.state
 
 
+def counted(job: JobView) -> str:
+    """The same of an array, with how far it is: `failed 191/200, 9 failed`."""
+    if (array := job.array) is None:
+        return state(job)
+    told = [f"{state(job)} {array.succeeded}/{array.total}"]
+    told += [f"{array.failed} failed"] if array.failed else []
+    told += [f"{array.cancelled} cancelled"] if array.cancelled else []
+    return ", ".join(told)
+
+
 def ran_for(job: JobView) -> str:
     """How long a job runs or ran."""
     end_ms = now_ms() if job.state == "running" else job.ended_ms

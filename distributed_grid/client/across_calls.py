@@ -37,6 +37,18 @@ def requeue(word: str) -> Call[JobView]:
     return decoded((yield _request("requeue", job=_job(word))), JobView)
 
 
+def rerun(word: str, new: str, *, only_failed: bool = False) -> Call[JobView]:
+    """Submit a job that has ended once more, under a new id; of an array maybe what failed."""
+    query = {"id": new} | ({"failed": "1"} if only_failed else {})
+    return decoded((yield _request("rerun", query=query, job=_job(word))), JobView)
+
+
+def cancel_index(word: str, index: int) -> Call[JobView]:
+    """Cancel one index of an array."""
+    request = _request("cancel_index", query={"index": str(index)}, job=_job(word))
+    return decoded((yield request), JobView)
+
+
 def force(word: str) -> Call[JobView]:
     """Go on with an at-most-once job whose voters are lost; it may run twice."""
     return decoded((yield _request("force", job=_job(word))), JobView)

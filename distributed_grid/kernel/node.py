@@ -298,10 +298,8 @@ class Node:
         match event:
             case Submit():
                 self._submit(event, ready)
-            case Cancel(now_ms=now_ms, job=job, index=None):
-                self._cancel(job, now_ms, ready)
-            case Cancel(now_ms=now_ms, job=job, index=int(index)):
-                call_off(self.coordinator, self.coordinator.jobs[job], index, now_ms, ready)
+            case Cancel():
+                self._cancel(event, ready)
             case Reports(now_ms=now_ms, reports=reports):
                 self._report(reports, now_ms, ready)
                 self.coordinator.take_back(now_ms, ready)
@@ -351,9 +349,13 @@ class Node:
         is_held = self.across is not None and job in self.across.guarding.shelf.unfinished
         return is_held or job in self.coordinator.jobs
 
-    def _cancel(self, job: JobId, now_ms: int, ready: Ready) -> None:
+    def _cancel(self, word: Cancel, ready: Ready) -> None:
+        job, now_ms = word.job, word.now_ms
         across = None if job in self.coordinator.jobs else self.across
-        if across is None or not across.cancel(job, now_ms, ready):
+        if word.index is not None:
+            job_there = self.coordinator.jobs[job]
+            call_off(self.coordinator, job_there, word.index, now_ms, ready)
+        elif across is None or not across.cancel(job, now_ms, ready):
             self.coordinator.cancel(job, now_ms, ready)
 
     def _note(self, note: Noted, ready: Ready) -> None:

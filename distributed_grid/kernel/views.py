@@ -42,7 +42,7 @@ def job_view(
         started_ms=job.started_ms,
         ended_ms=job.ended_ms,
         attempts=tuple(_attempt_view(attempt, limits) for attempt in job.attempts),
-        array=_array_view(job),
+        array=_array_view(job, with_indices=with_story),
         cpu_milli=spec.request.cpu_milli,
         memory_bytes=spec.request.memory_bytes,
         gpu_milli=spec.request.gpus.milli if spec.request.gpus else 0,
@@ -84,7 +84,7 @@ def _attempt_view(attempt: Attempt, limits: dict[str, str]) -> AttemptView:
     )
 
 
-def _array_view(job: Job) -> ArrayView | None:
+def _array_view(job: Job, *, with_indices: bool) -> ArrayView | None:
     progress, array = job.progress, job.spec.array
     if progress is None or array is None:
         return None
@@ -99,4 +99,5 @@ def _array_view(job: Job) -> ArrayView | None:
         cancelled=progress.count(CANCELLED),
         failed_indices=tuple((indices[position], code) for position, code in failed),
         reasons=tuple(index_in_words(code, progress.whys.get(at, "")) for at, code in failed),
+        indices=written(array.ranges) if with_indices else "",
     )

@@ -86,6 +86,11 @@ class Array(msgspec.Struct, frozen=True, kw_only=True, dict=True, cache_hash=Tru
 
             check_parts(self.parts)
 
+    @property
+    def ranges(self) -> tuple[Part, ...]:
+        """Every index, as ranges."""
+        return self.parts if self.stop is None else ((self.start, self.stop, self.step),)
+
     @cached_property
     def indices(self) -> Sequence[int]:
         """Every index, in order."""
@@ -118,6 +123,7 @@ class Shipment(msgspec.Struct, frozen=True, kw_only=True):
     manifest: Hash  # Its id.
     size_bytes: Annotated[int, msgspec.Meta(ge=0, lt=2**62)]  # Of all files together.
     files: Annotated[int, msgspec.Meta(ge=0, le=FILES_MAX)]
+    is_named: bool = False  # Somebody said what travels; else it is the directory as it was.
 
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True):

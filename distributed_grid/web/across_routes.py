@@ -10,6 +10,7 @@ from starlette.requests import Request
 
 from distributed_grid.agent import Operations
 from distributed_grid.errors import BadValue
+from distributed_grid.model.ids import job_id
 from distributed_grid.web.application import Handler
 from distributed_grid.web.bodies import body
 from distributed_grid.web.mesh_routes import word
@@ -20,6 +21,17 @@ from distributed_grid.wire.api import JOBS_MAX
 
 async def _requeue(operations: Operations, request: Request) -> Any:
     return await operations.across.requeue(request.path_params["job"])
+
+
+async def _rerun(operations: Operations, request: Request) -> Any:
+    only_failed = bool(number(request, "failed", default=0, most=1))
+    new = job_id(request.query_params.get("id", ""))
+    job = request.path_params["job"]
+    return await operations.across.rerun(job, new=new, only_failed=only_failed)
+
+
+async def _cancel_index(operations: Operations, request: Request) -> Any:
+    return await operations.across.cancel_index(request.path_params["job"], index=index(request))
 
 
 async def _force(operations: Operations, request: Request) -> Any:
@@ -102,6 +114,8 @@ async def _node_queue(operations: Operations, request: Request) -> Any:
 
 ACROSS_HANDLERS: Final[dict[str, Handler]] = {
     "requeue": _requeue,
+    "rerun": _rerun,
+    "cancel_index": _cancel_index,
     "force": _force,
     "output": _output,
     "outputs": _outputs,

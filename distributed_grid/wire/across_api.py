@@ -133,6 +133,11 @@ class OutputsBrought(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ACROSS_ROUTES: tuple[Route, ...] = (
+    Route("rerun", "POST", "/v1/jobs/{job}/rerun", Nothing, JobView,
+          "Submit a job that has ended once more, under this id; of an array only what failed",
+          ("id", "failed")),
+    Route("cancel_index", "POST", "/v1/jobs/{job}/cancel-index", Nothing, JobView,
+          "Cancel one index of an array", ("index",)),
     Route("requeue", "POST", "/v1/jobs/{job}/requeue", Nothing, JobView,
           "Run a job that is untracked"),
     Route("force", "POST", "/v1/jobs/{job}/force", Nothing, JobView,

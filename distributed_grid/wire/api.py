@@ -90,6 +90,7 @@ class ArrayView(msgspec.Struct, frozen=True, kw_only=True):
     cancelled: int = 0
     failed_indices: tuple[tuple[int, int], ...] = ()  # The first hundred: index and exit code.
     reasons: tuple[str, ...] = ()  # Why each of them failed, in words.
+    indices: str = ""  # All of them, such as 0-3,7; empty in a list of jobs.
 
 
 class StoryLine(msgspec.Struct, frozen=True, kw_only=True):

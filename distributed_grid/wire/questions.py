@@ -80,6 +80,7 @@ class Asked(NamedTuple):
 # `tails` is what a job's home asks the node that ran it (`tails`).
 ASKED: Final[dict[str, Asked]] = {
     "cancel": Asked(),
+    "cancel_index": Asked(),
     "drain": Asked(by_guests=False, by_owner=True),
     "events": Asked(is_stream=True, by_guests=False),
     "explain": Asked(),
@@ -91,6 +92,7 @@ ASKED: Final[dict[str, Asked]] = {
     "outputs": Asked(),
     "queue": Asked(by_guests=False),
     "requeue": Asked(),
+    "rerun": Asked(),
     "safe": Asked(),
     "sharing": Asked(by_guests=False),
     "status": Asked(by_guests=False),

@@ -91,3 +91,83 @@ def test_all_are_cancelled_only_after_a_question(lab):
     assert done.stdout.split()[1:] == [b"long", b"cancelled"]
     assert lab("cancel").returncode == lab("cancel", "--all", "x").returncode == 2
     assert lab("cancel", "--all").stderr == b"grid: nothing waits or runs\n"
+
+
+def test_the_output_of_an_array_is_that_of_its_failed_indices_each_after_its_number(lab, sweep):
+    shown = lab("logs", "sweep")
+    of_errors = lab("logs", "--stderr", "sweep")
+    everything = lab("logs", "--all", "sweep")
+    one = lab("logs", "--index", "61", "sweep")
+    as_json = lab.json("logs", "sweep")
+
+    assert (shown.returncode, shown.stderr) == (0, b"")
+    assert shown.stdout.decode() == (
+        "==> sweep 27 (exit 42) <==\nreading\nno such row\n"
+        "==> sweep 47 (exit 139: SIGSEGV) <==\n==> sweep 60 (exit 124: timeout) <==\n"
+    )
+    assert b"reading" not in of_errors.stdout
+    assert b"==> sweep 61 <==\ndone 61\n==> sweep 62 <==\ndone 62\n" in everything.stdout
+    assert one.stdout == b"done 61\n"
+    assert [told["index"] for told in as_json] == [27, 47, 60]
+    assert as_json[0]["stderr"] == "no such row\n"
+
+
+def test_an_array_that_went_well_has_no_output_to_show_but_all_of_it(lab):
+    assert lab("run", "--name", "well", "--array", "3-4", "echo", "fine").returncode == 0
+    plain = lab("logs", "-f", "well")
+
+    assert (plain.returncode, plain.stdout) == (0, b"")
+    assert b"No index of well has failed" in plain.stderr
+    assert lab("logs", "--all", "well").stdout.count(b"fine\n") == 2
+    lab("run", "--name", "plain", "true")
+    assert lab("logs", "--all", "plain").returncode == 2
+
+
+def test_what_failed_of_an_array_is_run_again_under_its_numbers_from_its_directory(lab):
+    script = 'echo "$V $GRID_ARRAY_INDEX"; test -e mended || test $GRID_ARRAY_INDEX -ge 120'
+    words = ("--name", "again", "--array", "0-238:2%4", "--env", "V=told", "sh", "-c", script)
+    assert lab("run", *words).returncode == 1
+    (lab.dir / "mended").touch()
+    new = lab("rerun", "again", "--failed").stdout.decode().strip()
+    done = lab("wait", new)
+    job = lab.json("job", new)
+
+    assert done.returncode == 0, done.stderr
+    assert (job["name"], job["array"]["indices"]) == ("again", "0-118:2")
+    assert lab("logs", "--index", "118", new).stdout == b"told 118\n"
+    assert lab.json("job", lab("rerun", new).stdout.decode().strip())["array"]["total"] == 60
+
+
+def test_what_has_not_ended_has_not_failed_or_has_no_directory_is_not_run_again(lab, tmp_path):
+    lab.detached("--name", "goes-on", "sleep", "60")
+    early = lab("rerun", "goes-on")
+    lab("cancel", "goes-on")
+    lab("run", "--name", "good", "true")
+    well = lab("rerun", "--failed", "good")
+    lab("run", "--name", "gone", "--cwd", str(tmp_path), "true")
+    tmp_path.rmdir()
+    gone = lab("rerun", "gone")
+
+    assert (early.returncode, well.returncode, gone.returncode) == (5, 5, 3)
+    assert b"goes-on has not ended" in early.stderr
+    assert b"nothing of good has failed" in well.stderr
+    assert b"Run all of it again: grid rerun good" in well.stderr
+    assert b"Bring it back" in gone.stderr
+
+
+def test_indices_of_an_array_are_cancelled_and_the_others_go_on(lab):
+    lab.detached("--name", "some", "--array", "0-3", "sh", "-c",
+                 "test $GRID_ARRAY_INDEX != 2 || sleep 60; echo $GRID_ARRAY_INDEX")  # fmt: skip
+    awaited(lambda: lab.json("job", "some")["array"]["running"] == 1)
+    awaited(lambda: lab.json("job", "some")["array"]["succeeded"] == 3)
+    none = lab("cancel", "some", "--index", "4")
+    done = lab("cancel", "some", "--index", "2", "--index", "3")
+    ended = lab("wait", "some")
+
+    assert none.returncode == 2
+    assert b"expected an index of the array, got 4" in none.stderr
+    assert done.stdout.endswith(b" 3/4, 1 cancelled\n")
+    assert ended.returncode == 0
+    assert lab.json("job", "some")["reason"] == "1 of 4 were cancelled"
+    assert lab("cancel", "some", "other", "--index", "2").returncode == 2
+    assert lab("cancel", "good", "--index", "2").returncode == 2

@@ -76,6 +76,8 @@ def test_why_the_first_hundred_failed_is_kept_and_shown_with_who_ran_them():
     assert view.array.reasons[:2] == ("exit 1", f"exit 137: {'x' * 120}")
     assert len(view.array.reasons) == len(job.progress.whys) == 100
     assert view.attempts[0].indices == "10,11,14"
+    assert view.array.indices == "10-211"
+    assert job_view(job, limits={}, with_story=False).array.indices == ""
 
 
 def test_retries_of_an_array_are_per_index():
@@ -221,9 +223,10 @@ def test_an_index_that_fails_again_pauses_while_the_others_run():
 
     assert (progress.again, world.keeper.runs) == ({0: world.now_ms + 1_000}, {})
     assert world.state(array) == "running"
-    assert "tries again in 1 s" in explain(
-        world.node.coordinator, world.job(array), world.now_ms
-    ).summary
+    assert (
+        "tries again in 1 s"
+        in explain(world.node.coordinator, world.job(array), world.now_ms).summary
+    )
 
     world.pass_time(999)
     world.start_agent()
