@@ -442,8 +442,9 @@ class Agent:
     async def down(self, *, stop_jobs: bool) -> None:
         """Stop, in a moment: the answer goes out first."""
         self.node.is_leaving = True
-        if self._mesh is not None and stop_jobs:
-            self._mesh.farewell = "leaving"
+        if self._mesh is not None:
+            self._mesh.is_going_down = True
+            self._mesh.farewell = "leaving" if stop_jobs else self._mesh.farewell
         await self.runner.send(Quit(stop_jobs=stop_jobs))
         asyncio.get_running_loop().call_later(0.05, self._going.set)
 

@@ -7,6 +7,7 @@ but for the copy of what all say that is kept from time to time; heartbeats neve
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine, Mapping
 from itertools import count
 from typing import Any, Final, Literal, NamedTuple
@@ -114,6 +115,7 @@ class MeshSide:
         self._failed: asyncio.Future[None] | None = None  # A task broke, and so does the agent.
         # Said to all when the agent stops; after `restarting` what runs here is left to it.
         self.farewell: Literal["restarting", "leaving"] = "restarting"
+        self.is_going_down = False  # Said with it: somebody told the agent to stop.
         self.on_link_lost: Callable[[NodeId, str], None] = lambda _peer, _why: None
         self.on_job: Callable[[NodeId, bytes], bool] = lambda _peer, _body: True
         self.on_bulk: Callable[[NodeId, bytes], bool] = lambda _peer, _body: True
@@ -155,6 +157,11 @@ class MeshSide:
             await self.close(self.farewell)
             if self._carrier is not None:
                 self._carrier.cancel()
+            if self.is_member and self.is_going_down:  # Maybe alone, when it starts again.
+                ready = MeshReady()
+                self.mesh.membership.save_known(self.ground.now(), ready)
+                with contextlib.suppress(StoreError):
+                    await self._store.commit([SetMeta(COPY, ready.save[COPY] or b"")])
 
     async def open(self) -> None:
         """Begin to listen: before the first ticket or join there is no port."""
@@ -217,7 +224,7 @@ class MeshSide:
             await asyncio.gather(*self._tasks, return_exceptions=True)
             self._tasks = []
             if self.links is not None:
-                await self.links.close(why)
+                await self.links.close(why, is_down=self.is_going_down)
             if self.transport is not None:
                 await self.transport.close()
             self.links = self.transport = None

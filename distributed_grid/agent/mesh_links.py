@@ -428,10 +428,12 @@ class Links:
         finally:
             await link.close("asked")
 
-    async def close(self, why: Literal["restarting", "leaving"] = "restarting") -> None:
+    async def close(
+        self, why: Literal["restarting", "leaving"] = "restarting", *, is_down: bool = False
+    ) -> None:
         """Let everyone go, with a word."""
         for peer in list(self.open):
-            self.send(peer, Goodbye(reason=why))
+            self.send(peer, Goodbye(reason=why, is_down=is_down))
             self.hang_up(peer, why)
         if self._tasks and self.open:
             await asyncio.wait(self._tasks, timeout=FAREWELL_S)

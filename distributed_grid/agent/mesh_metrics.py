@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from distributed_grid.agent.mesh import MeshSide
 from distributed_grid.wire.mesh_api import Health
 
-HEALTHS: tuple[Health, ...] = ("alive", "suspect", "dead", "left")
+HEALTHS: tuple[Health, ...] = ("alive", "suspect", "dead", "down", "left")
 
 
 def mesh_lines(side: MeshSide) -> Iterator[str]:

@@ -24,7 +24,8 @@ NAMED_MAX: Final = 8  # In a line about whose machines these are.
 COLUMNS: Final = ("name", "person", "roles", "class", "health", "cores#", "memory#", "GPUs", "load#", "jobs#",
                   "path", "latency#", "version", "checked", "note")  # fmt: skip
 OPTIONAL: Final = ("person", "GPUs", "note")  # Left out where nobody has any.
-_COLOURS: Final = {"alive": "green", "suspect": "yellow", "dead": "red", "left": "dim"}
+_COLOURS: Final = {"alive": "green", "suspect": "yellow", "dead": "red", "down": "dim",
+                   "left": "dim"}  # fmt: skip
 
 
 @click.command("nodes")

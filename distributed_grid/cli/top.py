@@ -20,7 +20,8 @@ from distributed_grid.wire.mesh_api import Nodes, NodeView
 
 REFRESH_S: Final = 1.0
 JOBS_SHOWN: Final = 30  # Below the nodes; a page of a terminal.
-_COLOURS: Final = {"alive": "green", "suspect": "yellow", "dead": "red", "left": "dim"}
+_COLOURS: Final = {"alive": "green", "suspect": "yellow", "dead": "red", "down": "dim",
+                   "left": "dim"}  # fmt: skip
 
 
 class Seen(NamedTuple):

@@ -36,7 +36,9 @@ class ClusterMonitor:
 
     async def get_metrics(self) -> ClusterMetrics:
         """The figures of this moment, of all nodes that are not dead."""
-        nodes = [node for node in await self._mesh.list_nodes() if node.health != "dead"]
+        nodes = [
+            node for node in await self._mesh.list_nodes() if node.health not in ("dead", "down")
+        ]
         return ClusterMetrics(
             # Summed up as integers: the order of nodes changes nothing.
             total_compute_power=sum(node.scores_tflops_milli for node in nodes) / 1_000,

@@ -18,6 +18,7 @@ from distributed_grid.wire.mesh_api import Health, NodeView
 
 _COMING: Final = ("node.joined", "node.alive")
 _GOING: Final[dict[str, Health]] = {"node.dead": "dead", "node.left": "left"}
+_GONE: Final = frozenset(("dead", "down", "left"))
 _TOLD: Final = (*_COMING, *_GOING, "node.updated", "node.suspect", "node.path_changed")
 
 
@@ -81,12 +82,12 @@ class Reading:
 
 
 def _present(nodes: Iterable[NodeView]) -> set[str]:
-    return {node.id for node in nodes if node.health not in _GOING.values()}
+    return {node.id for node in nodes if node.health not in _GONE}
 
 
 def _gone(node: NodeView) -> NodeView:
     """As it is told; one that nobody knows any more has left."""
-    is_told = node.health in _GOING.values()
+    is_told = node.health in _GONE
     return node if is_told else msgspec.structs.replace(node, health="left")
 
 

@@ -223,6 +223,7 @@ class Goodbye(msgspec.Struct, frozen=True, tag="goodbye", kw_only=True):
     """The sender closes this connection on purpose."""
 
     reason: Literal["idle", "leaving", "restarting", "full"]
+    is_down: bool = False  # Its agent was told to stop: nobody starts another at once.
 
 
 MeshMessage = (

@@ -12,7 +12,7 @@ from distributed_grid.model.discretion import Discreet
 from distributed_grid.model.membership import Role
 from distributed_grid.wire.api import Nothing, Route
 
-Health = Literal["alive", "suspect", "dead", "left"]
+Health = Literal["alive", "suspect", "dead", "down", "left"]
 Path = Literal["self", "direct", "relayed", "none"]
 
 TICKET_USES_MAX: Final = 1_000

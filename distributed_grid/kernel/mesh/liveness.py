@@ -15,6 +15,7 @@ from typing import Final
 from distributed_grid.kernel.mesh.liveness_news import News, packed
 from distributed_grid.kernel.mesh.liveness_roster import NEWLY_KNOWN, UNHEARD, Deck, Peer, Roster
 from distributed_grid.kernel.mesh.liveness_rules import (
+    GOODBYE,
     LAN,
     WAN,
     Change,
@@ -157,6 +158,18 @@ class Liveness:
         self._notice_gap(now_us)
         if known := self._roster.peers.get(peer):
             self._first_hand(known, now_us)
+
+    def goes(self, node: NodeId, now_us: int) -> None:
+        """It says that it stops: nobody waits until its silence shows that."""
+        if (peer := self._roster.peers.get(node)) is not None and peer.health != "dead":
+            # What others heard of it until then is no sign of life; what it says later itself is.
+            peer.spoke_us, peer.called_us = now_us + self._rules.period_us, None
+            self._turn(peer, "dead", now_us, GOODBYE)
+
+    def is_down(self, node: NodeId) -> bool:
+        """Whether it said that it stops, and nothing was heard of it since."""
+        peer = self._roster.peers.get(node)
+        return peer is not None and (peer.health, peer.why) == ("dead", GOODBYE)
 
     def tick(self, now_us: int, linked: Collection[NodeId]) -> Sent:
         """Time passes: verdicts fall; the datagrams that are due, to linked peers."""

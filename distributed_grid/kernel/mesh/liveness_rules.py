@@ -60,6 +60,9 @@ class Change(msgspec.Struct, frozen=True):
     was: Health
 
 
+GOODBYE: Final = "it said goodbye"  # Why a node is gone that was told to stop.
+
+
 def seconds(duration_us: int) -> str:
     """A duration for people: `2.6 s`."""
     tenths = duration_us // 100_000

@@ -313,7 +313,7 @@ class Mesh:
 
     def _heard(self, event: Heard, ready: MeshReady) -> None:
         peer, now = event.peer, event.now
-        if peer not in self.links:
+        if peer not in self.links or self.liveness.is_down(peer):  # Sent before its last word.
             return
         try:
             ready.datagrams += self.liveness.heard(
@@ -337,10 +337,12 @@ class Mesh:
             case CloneSeen(machine=machine, nonce=nonce):
                 if (machine, nonce) != (self.machine, self.start.nonce):
                     self._news.quarantine(self.me, machine, now, ready)
-            case Goodbye(reason=reason):
+            case Goodbye(reason=reason, is_down=is_down):
+                self.turns += 1
                 if reason == "restarting":
-                    self.turns += 1
                     self.restarting[peer] = now.wall_ms + RESTART_MS
+                if is_down:
+                    self.liveness.goes(peer, now.mono_us)
                 ready.hang_up.append((peer, reason))
             case _:
                 pass  # Not for us: a newer version may say more than we know.

@@ -321,3 +321,28 @@ def test_a_mesh_just_small_enough_is_watched_whole():
 
     assert not small.kernel._roster.is_large
     assert large.kernel._roster.is_large
+
+
+# --- Goodbyes -------------------------------------------------------------------------------------
+
+
+def test_of_who_goes_only_what_it_says_later_is_a_sign_of_life():
+    desk = Desk(A, B)
+    desk.wait(SECOND, A, B)
+    desk.kernel.goes(A, desk.now_us)
+    desk.kernel.goes(A, desk.now_us)  # Again: no change.
+    desk.kernel.goes(C, desk.now_us)  # Nobody knows it.
+    desk.stamps[A] += 5
+    desk.hear(B, members=desk.told(A, desk.stamps[A], 0))  # What it said before, heard by B.
+
+    assert desk.story() == [(A, "alive", "dead")]
+    assert desk.kernel.is_down(A)
+    assert not desk.kernel.is_down(B)
+    assert not desk.kernel.is_down(C)
+
+    desk.wait(SECOND, B)
+    desk.stamps[A] += 1
+    desk.hear(B, members=desk.told(A, desk.stamps[A], 0))
+
+    assert desk.health(A) == "alive"
+    assert not desk.kernel.is_down(A)

@@ -1,0 +1,72 @@
+"""Arrays, tries and clean goodbyes over several machines."""
+
+import pytest
+
+from tests.mesh_jobs import PLAIN, job, over, submitted
+from tests.mesh_lab import MeshLab, awaited
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def lab():
+    with MeshLab.on_wire(["desk", "attic", "barn"], PLAIN) as made:
+        made.form(made.members)
+        yield made
+
+
+def test_what_failed_is_run_again_from_any_machine_where_it_was_submitted(lab):
+    desk, attic, _ = lab.members
+    script = "echo run $GRID_ARRAY_INDEX; test $GRID_ARRAY_INDEX -gt 1"
+    failed = submitted(desk, "--node", "barn", "--array", "0-3", "--", "sh", "-c", script)
+    assert over(desk, failed) == {"failed"}
+    new = attic.says("rerun", "--failed", failed).strip()
+    assert over(attic, new) == {"failed"}
+    there = job(desk, new)
+
+    assert there["array"]["indices"] == "0,1"
+    assert {one["node"] for one in there["attempts"]} == {"barn"}
+    assert attic.says("logs", new) == (
+        f"==> {there['name']} 0 (exit 1) <==\nrun 0\n==> {there['name']} 1 (exit 1) <==\nrun 1\n"
+    )
+
+
+def test_one_index_that_runs_elsewhere_is_cancelled_from_a_third_machine(lab):
+    desk, attic, _ = lab.members
+    script = "test $GRID_ARRAY_INDEX != 1 || sleep 100"
+    array = submitted(desk, "--node", "barn", "--array", "0-2", "--", "sh", "-c", script)
+    awaited(lambda: job(desk, array)["array"]["succeeded"] == 2, lambda: job(desk, array))
+    attic.says("cancel", array, "--index", "1")
+
+    assert over(desk, array) == {"succeeded"}
+    assert job(attic, array)["array"]["cancelled"] == 1
+
+
+def test_who_went_down_cleanly_reads_down_and_is_not_waited_for(lab):
+    desk, attic, barn = lab.members
+    late = submitted(desk, "true")
+    assert over(desk, late) == {"succeeded"}
+    barn.says("down")
+
+    assert "no answer" not in desk("jobs").stderr, "it would have been waited for five seconds"
+    for member in (desk, attic):
+        awaited(lambda member=member: member.health()["barn"] == "down", member.health)
+    assert ": silent" not in desk.says("nodes")
+    assert ("node.suspect", "barn") not in desk.told("node.suspect")
+
+    barn.up()
+    awaited(lambda: desk.health()["barn"] == "alive", desk.health)
+
+
+def test_what_was_learnt_right_before_the_agent_stopped_is_known_when_it_starts_alone(lab):
+    desk, attic, barn = lab.members
+    attic.says("rename", "loft")
+    awaited(lambda: "loft" in barn.health(), barn.health)
+    barn.says("down")
+    desk.says("down")
+    attic.says("down")
+    barn.up()
+
+    assert "loft" in barn.health()
+    attic.up()
+    desk.up()
