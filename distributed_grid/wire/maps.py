@@ -29,14 +29,14 @@ class MapFunction(msgspec.Struct, frozen=True, kw_only=True):
     prints: bool = False  # Whether its client wants to hear what the calls print.
 
 
-class MapCall(msgspec.Struct, frozen=True, array_like=True):
+class MapCall(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One call; its number is unique in its map."""
 
     number: int
     data: bytes
 
 
-class MapOutcome(msgspec.Struct, frozen=True, array_like=True):
+class MapOutcome(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What became of a call. `died`: the data says how its worker ended, as text."""
 
     number: int

@@ -10,6 +10,7 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -96,6 +97,18 @@ def test_a_result_that_takes_too_long_is_a_timeout_and_comes_later(executor, tmp
     (tmp_path / "go").touch()
 
     assert future.result(PATIENCE_S) is None
+
+
+def test_who_waits_for_one_call_is_not_told_of_another(cluster, tmp_path):
+    with Executor(1, cluster=cluster) as executor, ThreadPoolExecutor(4) as waiting:
+        gates = [str(tmp_path / name) for name in "abcd"]
+        futures = [executor.submit(until_there, gate) for gate in gates]
+        found = [waiting.submit(future.exception, PATIENCE_S) for future in futures]
+        for gate, future in zip(gates, futures, strict=True):
+            (tmp_path / gate).touch()
+            assert future.result(PATIENCE_S) is None
+
+        assert [one.result() for one in found] == [None] * 4
 
 
 def test_what_is_not_begun_can_be_cancelled_and_what_runs_cannot(cluster, tmp_path):

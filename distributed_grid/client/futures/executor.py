@@ -19,6 +19,7 @@ from distributed_grid.client.blocking import Caller, Line
 from distributed_grid.client.cluster import Cluster, socket_path
 from distributed_grid.client.futures.applying import Applying
 from distributed_grid.client.futures.feeder import Feeder
+from distributed_grid.client.futures.future import CallFuture
 from distributed_grid.client.futures.submissions import Submissions
 from distributed_grid.client.map_pools import HeldPool
 from distributed_grid.client.map_workers import WorkerPool, WorkerWishes, worker_spec
@@ -64,13 +65,14 @@ class Executor(concurrent.futures.Executor):
         spec = worker_spec(function, wishes, socket=socket)
         held: HeldPool[Line] = HeldPool(WorkerPool(spec))
         calls = Submissions(held.pool, function, plan=plan, name=spec.name)
+        self._shared = calls.shared
         self._feeder = Feeder(Caller(socket), held, calls)
         # Collected without shutdown: what was submitted is done, then the workers end.
         weakref.finalize(self, self._feeder.shut).atexit = False
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> "Future[R]":
         """Schedule a call; its future is running once it is on its way to a worker."""
-        future: Future[R] = Future()
+        future: CallFuture[R] = CallFuture(self._shared)
         self._feeder.add((future, fn, args, kwargs))
         return future
 

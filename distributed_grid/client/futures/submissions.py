@@ -6,12 +6,15 @@ moment: the rest can be cancelled.
 """
 
 import pickle
+import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import BrokenExecutor, Future
+from concurrent.futures import BrokenExecutor
+from itertools import compress
 from typing import Any, Final
 
 from distributed_grid.client.futures.applying import InitializerFailed
+from distributed_grid.client.futures.future import CallFuture, begun, finish
 from distributed_grid.client.map_workers import WorkerPool
 from distributed_grid.client.mapping import (
     SEND_BYTES,
@@ -28,8 +31,10 @@ from distributed_grid.wire.maps import MapCall, MapNews
 AHEAD_S: Final = 0.2  # So much work is sent ahead, by how quick the last calls were.
 AHEAD_CALLS_MIN: Final = 2  # Beside one for each worker.
 GROWTH: Final = 8  # How much more may be sent than a moment ago.
+TURN_CALLS: Final = 1_000  # Sent at once: workers begin with them while others are gathered.
+CALL_BYTES: Final = 64 << 10  # Of a call, as long as none was seen.
 
-Submitted = tuple["Future[Any]", Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+Submitted = tuple[CallFuture[Any], Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
 
 class Submissions(Mapping):
@@ -39,10 +44,12 @@ class Submissions(Mapping):
         self, pool: WorkerPool, function: Callable[[Any], Any], *, plan: Plan, name: str
     ) -> None:
         super().__init__(pool, function, plan=plan, name=name)
+        self.shared = threading.Condition()  # Of all its futures.
         self.queue: deque[Submitted] = deque()
         self.broken: BrokenExecutor | None = None
-        self._futures: dict[int, Future[Any]] = {}
+        self._futures: dict[int, CallFuture[Any]] = {}
         self._ahead = 0
+        self._mean_bytes = CALL_BYTES
         self._heard_s = 0.0  # When outcomes were last heard of, or there was nothing to do.
 
     @property
@@ -53,8 +60,11 @@ class Submissions(Mapping):
     @property
     def has_room(self) -> bool:
         """Whether another call may be sent."""
-        limit = max(self._ahead, self._workers + AHEAD_CALLS_MIN)
-        return len(self._futures) < limit and self._call_bytes < WINDOW_BYTES
+        return len(self._futures) < self._limit and self._call_bytes < WINDOW_BYTES
+
+    @property
+    def _limit(self) -> int:
+        return max(self._ahead, self._workers + AHEAD_CALLS_MIN)
 
     def rested(self, now_s: float) -> None:
         """There was nothing to do until now."""
@@ -63,16 +73,15 @@ class Submissions(Mapping):
     def gather(self, now_s: float) -> None:
         """Take from the queue what may be sent now; what cannot travel fails alone."""
         self.begin_gathering(now_s)
-        queue, futures, size = self.queue, self._futures, 0
-        known: dict[
-            int, tuple[Callable[..., Any], bytes]
-        ] = {}  # Read anew each time: it may change.
-        while queue and size < SEND_BYTES and self.has_room:
-            limit = max(self._ahead, self._workers + AHEAD_CALLS_MIN) - len(futures)
-            for _ in range(min(limit, len(queue))):
-                future, function, args, kwargs = queue.popleft()
-                if not future.set_running_or_notify_cancel():
-                    continue
+        queue, size = self.queue, 0
+        # Read anew each time: it may change.
+        known: dict[int, tuple[Callable[..., Any], bytes]] = {}
+        while queue and size < SEND_BYTES and len(self._unsent) < TURN_CALLS and self.has_room:
+            fitting = min(1 + (SEND_BYTES - size) // self._mean_bytes, TURN_CALLS)
+            room = min(self._limit - len(self._futures), len(queue), fitting)
+            taken, before = [queue.popleft() for _ in range(room)], size
+            running = begun(self.shared, [one[0] for one in taken])
+            for future, function, args, kwargs in compress(taken, running):
                 number = self.pool.next_number
                 self.pool.next_number = number + 1
                 try:
@@ -84,12 +93,11 @@ class Submissions(Mapping):
                     future.set_exception(error)
                     continue
                 call = MapCall(number, data)
-                futures[number] = future
+                self._futures[number] = future
                 self._unfinished[number] = call
                 self._unsent.append(call)
                 size += len(data)
-                if size >= SEND_BYTES:
-                    break
+            self._mean_bytes = 1 + (size - before) // room
         self._call_bytes += size
 
     def to_send(self) -> tuple[MapCall, ...]:
@@ -105,7 +113,8 @@ class Submissions(Mapping):
         """Tell the futures."""
         self._is_function_sent = True
         self.pool.cursor = max(self.pool.cursor, after + len(news.outcomes))
-        told, futures, unfinished, loads = 0, self._futures, self._unfinished, pickle.loads
+        futures, unfinished, loads = self._futures, self._unfinished, pickle.loads
+        told, done = 0, []
         for outcome in news.outcomes:
             number, how, data = outcome.number, outcome.how, outcome.data
             future = futures.pop(number, None)
@@ -121,7 +130,7 @@ class Submissions(Mapping):
                 except Exception:  # noqa: BLE001, S110  # Told below.
                     pass
                 else:
-                    future.set_result(value)
+                    done.append((future, value))
                     continue
             result = self._result(number, outcome)
             if isinstance(result.error, InitializerFailed):
@@ -129,13 +138,19 @@ class Submissions(Mapping):
                 self.broken.__cause__ = result.error.__cause__
                 result = result._replace(error=self.broken)
             future.set_exception(result.error)
+        finish(self.shared, done)
         if told:
-            rate = told / max(now_s - self._heard_s, 1e-6)
-            most = GROWTH * max(self._ahead, self._workers + AHEAD_CALLS_MIN)
-            self._ahead = int(min(rate * AHEAD_S, most, WINDOW_CALLS))
-            self._heard_s = now_s
+            self._learn(told, now_s)
         if news.failure and futures and not news.outcomes:
             raise MapEnded(self.name, why=news.failure)
+
+    def _learn(self, told: int, now_s: float) -> None:
+        """How many calls may be sent ahead, by how quick these were."""
+        rate = told / max(now_s - self._heard_s, 1e-6)
+        ahead = int(min(rate * AHEAD_S, GROWTH * self._limit, WINDOW_CALLS))
+        if not self.queue:  # The last ones take their time, whatever the calls take.
+            ahead = max(ahead, min(self._ahead, TURN_CALLS))
+        self._ahead, self._heard_s = ahead, now_s
 
     def fail(self, error: BaseException) -> None:
         """None of them will have a result."""
