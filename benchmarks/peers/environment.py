@@ -1,20 +1,27 @@
-"""The Python in which the peers live: a virtual environment outside of the checkout, made once."""
+"""Where other people's packages live: outside of the checkout, installed once.
+
+The peers have a virtual environment. What our own Python is to use beside ours (scikit-learn and
+joblib) is a folder for its path.
+"""
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+from scripts.pythons import cache
+
 PACKAGES = ("ray==2.60.0", "distributed==2026.8.0", "hyperqueue==0.27.0")
+LEARNING = ("scikit-learn==1.9.1", "joblib==1.6.0")
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def peers_python() -> Path:
     """Their Python; installs the peers if they are not there yet."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = cache / "distributed-grid" / "peers"
+    folder = cache() / "peers"
     stamp = folder / "installed"
     if not stamp.exists() or stamp.read_text() != "\n".join(PACKAGES):
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
@@ -22,6 +29,18 @@ def peers_python() -> Path:
         subprocess.run(pip, check=True)
         stamp.write_text("\n".join(PACKAGES))
     return folder / "bin" / "python"
+
+
+def learning_path() -> Path:
+    """A folder for the path of this Python; what it holds is installed if it is not there yet."""
+    folder = cache() / f"learning-{sys.version_info.major}.{sys.version_info.minor}"
+    stamp = folder / "installed"
+    if not stamp.exists() or stamp.read_text() != "\n".join(LEARNING):
+        shutil.rmtree(folder, ignore_errors=True)
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--only-binary=:all:"]
+        subprocess.run([*pip, "--target", str(folder), *LEARNING], check=True)
+        stamp.write_text("\n".join(LEARNING))
+    return folder
 
 
 def run_peer(name: str, *numbers: int, what: str = "jobs") -> dict[str, Any]:

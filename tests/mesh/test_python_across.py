@@ -1,13 +1,19 @@
 """Python's calls on two machines: an Executor, a module that only one has, what calls print."""
 
 import itertools
+import json
 import logging
 import os
+import subprocess
 import sys
 import threading
 import time
+from collections import Counter
+from pathlib import Path
 
 import pytest
+
+from benchmarks.peers.environment import learning_path
 
 from distributed_grid import Executor
 from distributed_grid.client.cluster import connect
@@ -17,6 +23,7 @@ from tests.mesh_lab import MeshLab
 pytestmark = pytest.mark.slow
 
 PATIENCE_S = 120
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -90,3 +97,74 @@ def test_a_module_that_no_machine_has_is_raised(desk, cluster):
 
     with pytest.raises(ModuleNotFoundError, match="no_machine_has_this"):
         list(cluster.map(hopeless, range(4), cwd=desk.dir))
+
+
+def test_calls_under_way_on_both_machines_survive_the_death_of_the_agent(desk, cluster, tmp_path):
+    noted = str(tmp_path / "noted")
+
+    def note(number):
+        found = place(number)
+        with open(noted, "a") as file:  # noqa: PTH123
+            file.write(f"{number}\n")
+        return found
+
+    with Executor(cluster=cluster, cwd=desk.dir) as executor:
+        until = time.monotonic() + PATIENCE_S
+        while "barn" not in {where for _, where in executor.map(place, range(40))}:
+            assert time.monotonic() < until
+        futures = [executor.submit(note, n) for n in range(200)]
+        futures[20].result(PATIENCE_S)
+        desk.kill("agent")
+        found = [future.result(PATIENCE_S) for future in futures]
+        again = executor.submit(abs, -1).result(PATIENCE_S)
+
+    assert [number for number, _ in found] == list(range(200))
+    assert again == 1
+    ran = Counter(Path(noted).read_text().split())
+    assert len(ran) == 200
+    # What a worker had done and could not tell may be run by another one too: a batch of each.
+    assert max(ran.values()) <= 2, ran
+
+
+def test_what_workers_elsewhere_write_is_in_the_log_of_the_map(desk, cluster):
+    def talk(number):
+        found = place(number)
+        print("here", *found)
+        return found
+
+    until, seen = time.monotonic() + PATIENCE_S, set()
+    with cluster.map(talk, itertools.count(), cwd=desk.dir, name="talking") as results:
+        for _, where in results:
+            seen.add(where)
+            if "barn" in seen or time.monotonic() > until:
+                break
+        jobs, logs = cluster.jobs(name="talking"), ""
+        while "barn" not in logs and time.monotonic() < until:
+            asked = [desk("logs", "--index", str(n), job.id) for job in jobs for n in range(2)]
+            logs = "".join(one.stdout for one in asked)
+    after = [desk("logs", "--index", str(n), job.id) for job in jobs for n in range(2)]
+
+    assert "barn" in seen
+    assert "barn" in logs
+    assert "barn" in "".join(one.stdout for one in after), after
+
+
+def test_scikit_learn_runs_on_both_machines(desk):
+    done = subprocess.run(
+        [sys.executable, ROOT / "tests/mesh/learning_program.py", desk.home / "agent.sock"],
+        cwd=desk.dir,
+        env={**desk.env, "PYTHONPATH": f"{ROOT}{os.pathsep}{learning_path()}"},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["grid"] == found["here"]
+    assert found["workers"] == [4, 3]
+    assert found["wide"] == 2
+    assert found["seen"] == ["barn", "desk"]
+    assert (found["picky"], found["late"]) == ("LookupError", "ZeroDivisionError")
+    assert found["after"] == [1, 2]

@@ -98,6 +98,11 @@ class Executor(concurrent.futures.Executor):
         if wait:
             self._feeder.join()
 
+    def terminate_workers(self) -> None:
+        """End the workers, whatever they do; what is not done raises BrokenExecutor."""
+        self._feeder.shut(at_once=True)
+        self._feeder.join()
+
 
 def _chunks(items: Iterator[tuple[Any, ...]], size: int) -> Iterator[tuple[tuple[Any, ...], ...]]:
     while chunk := tuple(itertools.islice(items, size)):

@@ -8,11 +8,13 @@ touched.
 """
 
 import atexit
+import contextlib
 import os
 import select
 import threading
 import time
 import weakref
+from concurrent.futures import BrokenExecutor
 from typing import Final
 
 from distributed_grid.client import map_calls
@@ -21,7 +23,7 @@ from distributed_grid.client.futures.submissions import Submissions, Submitted
 from distributed_grid.client.map_pools import AWAY_S, SURVIVED, HeldPool, needs_pause
 from distributed_grid.client.map_results import Pools
 from distributed_grid.client.patience import RETRY_S
-from distributed_grid.errors import NoAgent
+from distributed_grid.errors import GridError, NoAgent
 
 _LIVING: Final["weakref.WeakSet[Feeder]"] = weakref.WeakSet()
 
@@ -55,12 +57,17 @@ class Feeder:
             elif self._thread is None:
                 self._begin()
 
-    def shut(self, *, cancel: bool = False) -> None:
-        """Take no more calls; those that are here are done first, or cancelled if not begun."""
+    def shut(self, *, cancel: bool = False, at_once: bool = False) -> None:
+        """Take no more calls; those that are here are done first, or cancelled if not begun.
+
+        `at_once`: they are not, and the workers end whatever they do.
+        """
         if self._pid != os.getpid():
             return
         with self._lock:
             self._is_shut = True
+            if at_once and self._calls.broken is None:
+                self._calls.broken = BrokenExecutor("its workers were ended")
             dropped = list(self._calls.queue) if cancel else []
             if cancel:
                 self._calls.queue.clear()
@@ -68,6 +75,9 @@ class Feeder:
         for future, *_ in dropped:
             if future.cancel():
                 future.set_running_or_notify_cancel()
+        if at_once and self._held.pool.is_open:
+            with contextlib.suppress(GridError), Caller(self._caller.path) as caller:
+                caller.run(map_calls.close(self._held.pool.id))  # The thread hears of it.
 
     def join(self) -> None:
         """Until all is done."""
@@ -97,14 +107,18 @@ class Feeder:
     # The thread
 
     def _run(self) -> None:
+        calls = self._calls
         try:
             while self._has_work():
+                if calls.broken is not None:
+                    calls.fail(calls.broken)
+                    continue
                 try:
                     self._turn()
                 except BaseException as error:  # noqa: BLE001  # No future waits for ever.
                     self._hang_up()
                     self._held.pool.is_open = False
-                    self._calls.fail(error)
+                    calls.fail(error)
         finally:
             self._hang_up()
             Pools(self._caller).end(self._held)
@@ -149,8 +163,6 @@ class Feeder:
             self._until_s = self._until_s or now_s + AWAY_S
             if needs_pause(held, self._caller.path, error, is_late=now_s > self._until_s):
                 time.sleep(RETRY_S)
-        if calls.broken is not None:
-            calls.fail(calls.broken)
 
     def _send(self) -> None:
         """Tell calls, and hear what there is."""
