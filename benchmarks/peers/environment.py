@@ -15,7 +15,7 @@ from typing import Any
 from scripts.pythons import cache
 
 PACKAGES = ("ray==2.60.0", "distributed==2026.8.0", "hyperqueue==0.27.0")
-LEARNING = ("scikit-learn==1.9.1", "joblib==1.6.0")
+LEARNING = ("scikit-learn==1.9.1", "joblib==1.6.0", "ipython==9.10.0")
 ROOT = Path(__file__).resolve().parents[2]
 
 

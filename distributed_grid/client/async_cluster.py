@@ -15,6 +15,7 @@ from distributed_grid.client.blocking import ANSWER_S
 from distributed_grid.client.cluster import JobHandle, OutputName, socket_path
 from distributed_grid.client.map_workers import Applied, MapWishes, spread
 from distributed_grid.client.mapping import plan_of
+from distributed_grid.client.notebook import Table
 from distributed_grid.client.specification import Command, Wishes
 from distributed_grid.client.streams import Events, Output
 from distributed_grid.client.submission import span_ms, submitted, waited
@@ -116,7 +117,7 @@ class AsyncCluster:
     ) -> tuple[JobView, ...]:
         """Jobs, newest first."""
         page = await self._caller.run(calls.jobs(state=state, name=name, user=user, limit=limit))
-        return page.jobs
+        return Table(page.jobs)
 
     @overload  # A word is iterable, too, and means one job.
     async def wait(  # type: ignore[overload-overlap]
@@ -169,7 +170,7 @@ class AsyncCluster:
 
     async def nodes(self) -> tuple[NodeView, ...]:
         """Everyone in the mesh as this node sees it, itself first; only itself, if it is alone."""
-        return (await self._caller.run(mesh_calls.nodes())).nodes
+        return Table((await self._caller.run(mesh_calls.nodes())).nodes)
 
     async def ticket(
         self, *, role: Role = "member", ttl: float | str = "24h", uses: int = 1
@@ -309,7 +310,8 @@ class AsyncCluster:
         `memory` and the like are for each worker. An exception of a call is raised where its result
         would be (`return_exceptions=True`: given instead), the worker's traceback as its cause. A
         call whose worker died is run again `retries` times. `chunk` fixes how many calls a worker
-        takes at once. What calls print is shown here when they end, unless `prints=False`.
+        takes at once. What calls print is shown here when they end, unless `prints=False`; with
+        `progress=True` also how far it is, on a terminal or in a notebook.
         """
         self._refuse_closed()
         function, items = spread(function, items, more)
@@ -320,6 +322,7 @@ class AsyncCluster:
             retries=retries,
             chunk=chunk,
             prints=wishes.pop("prints", True),
+            progress=wishes.pop("progress", False),
         )
         begun = self._pools.begin(function, wishes, plan)
         return AsyncMapResults(self._pools, begun, items, return_exceptions=return_exceptions)

@@ -17,6 +17,7 @@ from distributed_grid.client.blocking import ANSWER_S, Caller
 from distributed_grid.client.map_results import MapResults, Pools
 from distributed_grid.client.map_workers import Applied, MapWishes, spread
 from distributed_grid.client.mapping import plan_of
+from distributed_grid.client.notebook import Table
 from distributed_grid.client.pipeline import Pipeline
 from distributed_grid.client.specification import Command, Wishes
 from distributed_grid.client.streams import Events, Output
@@ -74,6 +75,9 @@ class JobHandle:
     def __repr__(self) -> str:
         return f"<JobHandle {self.name} {self.id[:12]}>"
 
+    def _repr_html_(self) -> str:
+        return Table([self.view()])._repr_html_()
+
 
 Job = JobHandle | JobView | str  # A handle, a view, or a word: id, name, prefix.
 
@@ -129,7 +133,8 @@ class Cluster:
         self, *, state: str = "", name: str = "", user: str = "", limit: int = 100
     ) -> tuple[JobView, ...]:
         """Jobs, newest first."""
-        return self._caller.run(calls.jobs(state=state, name=name, user=user, limit=limit)).jobs
+        found = calls.jobs(state=state, name=name, user=user, limit=limit)
+        return Table(self._caller.run(found).jobs)
 
     @overload  # A word is iterable, too, and means one job.
     def wait(  # type: ignore[overload-overlap]
@@ -170,7 +175,7 @@ class Cluster:
 
     def nodes(self) -> tuple[NodeView, ...]:
         """Everyone in the mesh as this node sees it, itself first; only itself, if it is alone."""
-        return self._caller.run(mesh_calls.nodes()).nodes
+        return Table(self._caller.run(mesh_calls.nodes()).nodes)
 
     def ticket(
         self, *, role: Role = "member", ttl: float | str = "24h", uses: int = 1
@@ -298,7 +303,8 @@ class Cluster:
         `memory` and the like are for each worker. An exception of a call is raised where its result
         would be (`return_exceptions=True`: given instead), the worker's traceback as its cause. A
         call whose worker died is run again `retries` times. `chunk` fixes how many calls a worker
-        takes at once. What calls print is shown here when they end, unless `prints=False`.
+        takes at once. What calls print is shown here when they end, unless `prints=False`; with
+        `progress=True` also how far it is, on a terminal or in a notebook.
         """
         self._refuse_closed()
         function, items = spread(function, items, more)
@@ -309,6 +315,7 @@ class Cluster:
             retries=retries,
             chunk=chunk,
             prints=wishes.pop("prints", True),
+            progress=wishes.pop("progress", False),
         )
         begun = self._pools.begin(function, wishes, plan)
         return MapResults(self._pools, begun, items, return_exceptions=return_exceptions)
@@ -324,6 +331,9 @@ class Cluster:
         self._is_closed = True
         self._pools.close()
         self._open_caller.close()
+
+    def _repr_html_(self) -> str:
+        return Table(self.nodes())._repr_html_()
 
     def __enter__(self) -> Self:
         return self

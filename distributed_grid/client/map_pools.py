@@ -115,6 +115,8 @@ class Results(Generic[R, L]):
         """Mark it closed; False if it was before."""
         was_open, self._is_closed = not self._is_closed, True
         self._active.discard(self)
+        if was_open:
+            self._mapping.show_progress(is_over=True)
         return was_open
 
     def _result(self) -> R:

@@ -45,6 +45,7 @@ class MapWishes(WorkerWishes, total=False):
     """What `map` takes beside them."""
 
     prints: bool  # True: what calls print is shown here too.
+    progress: bool  # False: how far it is is not shown.
 
 
 class Applied:
@@ -94,6 +95,7 @@ class WorkerPool:
         self._functions = 0
         self._spec = spec
         self._hired: JobSpec | None = None
+        self._hires = 0
         self.job = ""  # Of its first workers.
         self._unable: set[str] = set()  # Nodes of which it was told.
 
@@ -138,9 +140,13 @@ class WorkerPool:
         work = self._spec.work
         assert work is not None, "workers run something"
         argv = (*work.argv, self.id)
+        self._hires += 1
+        # Each a name of its own, so that its log can be asked for by it.
+        more = f".{self._hires}" if self._hires > 1 else ""
         self._hired = msgspec.structs.replace(
             self._spec,
             id=new_id(),
+            name=self._spec.name[: NAME_CHARACTERS_MAX - len(more)] + more,
             array=array,
             work=msgspec.structs.replace(work, argv=argv),
         )

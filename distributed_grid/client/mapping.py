@@ -15,6 +15,7 @@ from distributed_grid.client.calls import Call, status
 from distributed_grid.client.map_workers import WORKERS_MAX, WorkerPool
 from distributed_grid.client.pickling import packed, raised_of, unpacked
 from distributed_grid.client.printing import show
+from distributed_grid.client.progress import Progress
 from distributed_grid.client.why_waiting import BEGIN_S, LOOK_S, News
 from distributed_grid.errors import BadValue, CallFailed, MapEnded, NotPicklable, WorkerDied
 from distributed_grid.wire.maps import FeedMap, MapCall, MapFunction, MapNews, MapOutcome
@@ -47,6 +48,7 @@ class Plan(NamedTuple):
     workers: int | None  # None: as many as the machine has room for.
     items: int | None  # None: nobody knows.
     prints: bool = True  # What calls print is shown here.
+    progress: bool = False  # How far it is is shown here.
 
 
 def plan_of(
@@ -57,6 +59,7 @@ def plan_of(
     retries: int,
     chunk: int | None,
     prints: bool = True,
+    progress: bool = False,
 ) -> Plan:
     """A plan, within bounds."""
     if workers is not None and not 1 <= workers <= WORKERS_MAX:
@@ -66,7 +69,7 @@ def plan_of(
     if not 0 <= retries <= RETRIES_MAX:
         raise BadValue(retries, expected=f"0 to {RETRIES_MAX} retries", remedy="Leave it out: 1")
     known = len(items) if isinstance(items, Sized) else None
-    return Plan(ordered, retries, chunk or 0, workers, known, prints)
+    return Plan(ordered, retries, chunk or 0, workers, known, prints, progress)
 
 
 class Mapping:
@@ -98,6 +101,7 @@ class Mapping:
         self._is_function_sent = False
         self._results: dict[int, MapOutcome | Exception] = {}  # By index; not yet read.
         self._arrived: deque[int] = deque()  # The same, as they came.
+        self._progress = Progress(name) if plan.progress else None
         self._call_bytes = 0
         self._result_bytes = 0
         self._items = 0
@@ -268,13 +272,23 @@ class Mapping:
             if call is None:
                 continue
             if outcome.printed:
+                if self._progress is not None:
+                    self._progress.clear()
                 show(outcome.printed)
             index = outcome.number - self._first
             self._call_bytes -= len(call.data)
             self._result_bytes += len(outcome.data)
             self._arrive(index, outcome)
+        self.show_progress()
         if news.failure and self._unfinished and not news.outcomes:
             raise MapEnded(self.name, why=news.failure)
+
+    def show_progress(self, *, is_over: bool = False) -> None:
+        """Show how far it is, if that is wanted."""
+        if self._progress is not None:
+            total = self._items if self._has_all else self._plan.items
+            done = self._items - len(self._unfinished)
+            self._progress.show(done, total, is_over=is_over)
 
 
 def cores_around() -> Call[int]:

@@ -10,7 +10,7 @@ from sklearn.datasets import load_iris
 from sklearn.model_selection import GridSearchCV
 from sklearn.svm import SVC
 
-import distributed_grid.joblib
+import distributed_grid.joblib  # noqa: F401
 from distributed_grid.client.cluster import connect
 
 cluster = connect(sys.argv[1])
@@ -40,7 +40,7 @@ def run(function, items):
 def error_of(function, items):
     try:
         run(function, items)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001
         return type(error).__name__
     return ""
 
