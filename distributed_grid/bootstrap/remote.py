@@ -120,9 +120,7 @@ def start(*, wanted: str, name: str) -> dict[str, Any]:
     if UNIT.exists() and _ran(["systemctl", "--user", "restart", "grid.service"])[0] == 0:
         is_up = True  # It was started there as well.
     else:
-        if is_up:
-            _needed([GRID, "down"])
-        _needed([GRID, "up", "--detach", *(["--name", name] if name else [])])
+        _needed([GRID, "up", "--detach", "--replace", *(["--name", name] if name else [])])
     draft = STARTED.with_suffix(".new")
     draft.write_text(wanted, encoding="utf-8")
     draft.replace(STARTED)

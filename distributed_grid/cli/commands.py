@@ -40,6 +40,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "rerun": ("distributed_grid.cli.rerun", "Run a job again, or what failed of it"),
     "run": ("distributed_grid.cli.run", "Run a command as a job"),
     "run-shared": ("distributed_grid.cli.run_shared", "Run a command on what owners lend"),
+    "service": ("distributed_grid.cli.service", "Let systemd start the agent, at boot too"),
     "shared-status": ("distributed_grid.cli.shared_status", "What is offered and borrowed"),
     "status": ("distributed_grid.cli.status", "This node, and the mesh, in one glance"),
     "ticket": ("distributed_grid.cli.ticket", "Let others into the mesh"),

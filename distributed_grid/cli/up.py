@@ -20,7 +20,9 @@ import msgspec
 
 from distributed_grid.cli import ticket_text
 from distributed_grid.cli.agent import json_option
+from distributed_grid.cli.down import stop
 from distributed_grid.cli.join import tell as tell_joined
+from distributed_grid.cli.notifying import notify
 from distributed_grid.cli.status import in_a_line
 from distributed_grid.client import calls, door, mesh_calls
 from distributed_grid.client.blocking import Caller
@@ -61,6 +63,7 @@ class NotUp(GridError):
 @click.option("--join", "ticket", metavar="TICKET|-|@FILE", help="Join a mesh; else GRID_TICKET.")
 @click.option("--new-identity", is_flag=True, help="Forget who this node was, and its mesh.")
 @click.option("--moved-here", is_flag=True, help="Its directory was moved here from elsewhere.")
+@click.option("--replace", is_flag=True, help="Stop an agent that runs here; its jobs go on.")
 @json_option
 def command(*, ticket: str | None, as_json: bool, **told: Any) -> None:
     """Start the agent of this machine.
@@ -75,10 +78,11 @@ def command(*, ticket: str | None, as_json: bool, **told: Any) -> None:
         read_ticket(text)  # Whatever is wrong with it is told before anything starts.
     if text is not None and not told["detach"] and not _is_harmless(ticket):
         _become_harmless(text, as_json=as_json, **told)
+    systemd = os.environ.pop("NOTIFY_SOCKET", None)  # For us alone: jobs are no services.
     home = home_of(told["data_dir"])
     with Caller(home.socket, coming_s=0) as agent:  # Nobody comes back before we call.
-        _refuse_second(agent, home)
-    _check_settings(home, told)
+        _refuse_second(agent, home, is_replaced=told["replace"])
+    _check_settings(home, told)  # After it went: where it listens must be free.
     begin = partial(_begin, home, _agent_options(told), ticket=text, as_json=as_json)
     del text
     if told["detach"]:
@@ -88,6 +92,7 @@ def command(*, ticket: str | None, as_json: bool, **told: Any) -> None:
         signal.signal(number, _raise_told)
     try:
         keeper = begin(is_data=False)
+        notify(systemd, "READY=1")
         with Caller(home.socket) as agent:
             _show_line(agent, keeper)
     except NoAgent:
@@ -95,6 +100,7 @@ def command(*, ticket: str | None, as_json: bool, **told: Any) -> None:
     except _Told:
         for number in SIGNALS:
             signal.signal(number, signal.SIG_IGN)
+        notify(systemd, "STOPPING=1")
         _stop(home)
     click.echo("\ngrid: the agent has stopped", err=True)
 
@@ -157,9 +163,12 @@ def _joined(agent: Caller, home: Home, ticket: str) -> Joined:
         raise
 
 
-def _refuse_second(agent: Caller, home: Home) -> None:
+def _refuse_second(agent: Caller, home: Home, *, is_replaced: bool = False) -> None:
     try:
         status = agent.run(calls.status())
+        if is_replaced:
+            stop(agent, stop_jobs=False)
+            return
     except NoAgent:
         return
     raise AgentRuns(home.data, pid=status.pid)
@@ -273,8 +282,6 @@ def _raise_told(number: int, _frame: object) -> None:
 
 def _stop(home: Home) -> None:
     """As `grid down` does; an agent that does not answer yet ends with its keeper."""
-    from distributed_grid.cli.down import stop
-
     try:
         with Caller(home.socket, coming_s=0) as agent:
             stop(agent, stop_jobs=False)
