@@ -20,7 +20,28 @@ from tests.namespaces import Namespace
 
 SSHD = Path("/usr/sbin/sshd")
 PYTHON = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
-_PRESENT = ("sh", "uname", "env", "true", "echo", "cat", "sleep")
+_PRESENT = (
+    "sh",
+    "uname",
+    "env",
+    "true",
+    "echo",
+    "cat",
+    "sleep",
+    "mkdir",
+    "mv",
+    "rm",
+    "tar",
+    "gzip",
+)
+# As on Debian: what makes environments is a package of its own. $3 is what `-I -c` runs.
+_PYTHON = """\
+#!/bin/sh
+[ "$1" = -I ] || exec {python} "$@"
+exec {python} -I -c "import platform, sys; sys.modules |= dict(venv=None, ensurepip=None); {more}
+$3"
+"""
+_MUSL = "platform.libc_ver = lambda *_, **__: ('', '')"
 _SSHD_CONFIG = """\
 ListenAddress 127.0.0.1
 HostKey {root}/host_key
@@ -31,13 +52,15 @@ PermitRootLogin yes
 PasswordAuthentication no
 KbdInteractiveAuthentication no
 PidFile none
-SetEnv HOME={home} PATH={bin} LC_ALL=C.UTF-8
+SetEnv HOME={home} PATH={bin} LC_ALL=C.UTF-8 PIP_INDEX_URL=http://127.0.0.1:9/ PIP_RETRIES=0
 """
 _SSH_CONFIG = """\
 Host attic
   HostName 127.0.0.1
   User root
   IdentityFile {root}/key
+Host bare
+  HostName 127.0.0.1
 Host *
   IdentitiesOnly yes
   UserKnownHostsFile {root}/known_hosts
@@ -57,7 +80,7 @@ class SshLab:
         for folder in (self.home, self.bin, self.root / "here", Path("/run/sshd")):
             folder.mkdir(exist_ok=True)
         for name in _PRESENT:
-            (self.bin / name).symlink_to(shutil.which(name) or name)
+            self.give(name)
         self.give_python()
         # It lends whatever else this machine does.
         config = self.home / ".config/grid/cluster_config.yaml"
@@ -91,9 +114,25 @@ class SshLab:
         draft.chmod(0o755)
         draft.replace(wrapped)
 
-    def give_python(self) -> None:
-        name = f"python{sys.version_info[0]}.{sys.version_info[1]}"
-        (self.bin / name).symlink_to(PYTHON)
+    def give_python(self, *, is_musl: bool = False) -> None:
+        """One without what makes environments; if told, one of another C library."""
+        file = self.bin / f"python{sys.version_info[0]}.{sys.version_info[1]}"
+        file.write_text(_PYTHON.format(python=PYTHON, more=_MUSL if is_musl else "pass"))
+        file.chmod(0o755)
+
+    def take(self, name: str) -> None:
+        """A programme that is not installed there."""
+        (self.bin / name).unlink()
+
+    def give(self, name: str) -> None:
+        (self.bin / name).symlink_to(shutil.which(name) or name)
+
+    def wipe(self) -> None:
+        """As if Grid had never been installed; it remembers who it was."""
+        self.grid("leave", "--force")
+        self.grid("down", "--stop-jobs")
+        for folder in (".local/opt", ".local/bin"):
+            shutil.rmtree(self.home / folder)
 
     def take_python(self) -> None:
         for file in self.bin.glob("python*"):

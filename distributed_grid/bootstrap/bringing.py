@@ -11,7 +11,13 @@ from typing import Any, Final
 import msgspec
 
 from distributed_grid.bootstrap import NotBrought
-from distributed_grid.bootstrap.connection import ANSWER_S, Connection, Target
+from distributed_grid.bootstrap.connection import (
+    ANSWER_S,
+    Connection,
+    NoPython,
+    Target,
+    send_python,
+)
 from distributed_grid.bootstrap.packing import Supply
 from distributed_grid.client import mesh_calls
 from distributed_grid.client.blocking import Caller
@@ -43,8 +49,8 @@ def bring(
     """Install Grid there if need be, start it, let it join the mesh of this agent."""
     own = agent.run(mesh_calls.nodes())
     say("connects by ssh")
-    with Connection(target, say=say, answer_s=answer_s) as there:
-        machine = there.begin()
+    there, machine = _connected(target, supply, say, answer_s)
+    with there:
         is_there = there.ask("look", wanted=supply.fingerprint)["is_installed"]
         if is_there:
             say("Grid is installed")
@@ -72,6 +78,23 @@ def bring(
         was_installed=bool(is_there),
         was_member=was_member,
     )
+
+
+def _connected(
+    target: Target, supply: Supply, say: Callable[[str], None], answer_s: float
+) -> tuple[Connection, dict[str, Any]]:
+    """The way there and what there is; to a machine without Python ours is sent first."""
+    there = Connection(target, say=say, answer_s=answer_s)
+    try:
+        return there, there.begin()
+    except NoPython as lacking:
+        if lacking.kind != f"{supply.system} {supply.machine}":
+            raise
+        sent = supply.own_python()
+        say(f"has no Python 3.11: sends this one, {sent.stat().st_size / 1e6:.1f} MB")
+        send_python(target, sent, kind=lacking.kind)
+    there = Connection(target, say=say, answer_s=answer_s)
+    return there, there.begin()
 
 
 def _install(

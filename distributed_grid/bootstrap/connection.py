@@ -21,7 +21,8 @@ from typing import IO, Any, Final, Self
 
 import msgspec
 
-from distributed_grid.bootstrap import NotBrought
+from distributed_grid.bootstrap import NotBrought, own_python
+from distributed_grid.config.cluster_sections import NodeConfig, SshConfig
 from distributed_grid.errors import BadValue
 
 CONNECT_S: Final = 15
@@ -31,6 +32,8 @@ TYPING_S: Final = 300.0  # On a terminal ssh may ask, and people look for their 
 LINE_BYTES_MAX: Final = 1 << 20
 PIECE_BYTES: Final = 1 << 18
 HOST_CHARACTERS_MAX: Final = 255
+SSH_PORT: Final = 22
+HERE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _MARK: Final = b"GRID:"
 _NONE: Final = b"GRID-NONE "
 _FITS: Final = "import sys, fcntl, zipfile; sys.exit(sys.version_info < (3, 11))"
@@ -57,6 +60,14 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         if not is_word or self.host[:1] in {"", "-"} or len(self.host) > HOST_CHARACTERS_MAX:
             raise BadValue(self.host, expected="user@host", remedy="Name it as ssh does")
 
+    @classmethod
+    def listed(cls, node: NodeConfig, ssh: SshConfig) -> Self:
+        """A machine of a configuration, under `nodes`."""
+        user = f"{node.user}@" if node.user and "@" not in node.host else ""
+        key = os.path.expanduser(node.ssh_key_path or ssh.key_file or "")  # noqa: PTH111
+        port = 0 if node.port == SSH_PORT else node.port  # The usual one may be set in ~/.ssh.
+        return cls(host=f"{user}{node.host}", name=node.name, port=port, key=key)
+
     def words(self, command: str, *, may_ask: bool) -> list[str]:
         """The ssh command."""
         options = [f"ConnectTimeout={CONNECT_S}", "ServerAliveInterval=15", "ServerAliveCountMax=4"]
@@ -67,6 +78,48 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         return [*words, "--", self.host, command]
 
 
+class NoPython(NotBrought):
+    """There is none on that machine that Grid can use."""
+
+    def __init__(self, host: str, *, kind: str, but: str = "") -> None:
+        self.kind = kind  # System and processor.
+        super().__init__(
+            host,
+            why=f"it has no Python 3.11 or newer ({kind}){but}",
+            remedy="Install one there, without root too: curl -LsSf https://astral.sh/uv/install.sh"
+            " | sh, then uv python install; or: sudo apt install python3",
+        )
+
+
+def send_python(target: Target, archive: Path, *, kind: str) -> None:
+    """Unpack this Python there, unless it does not run: then nothing of it stays."""
+    place, draft = f"$HOME/{own_python.PLACE}", f"$HOME/{own_python.PLACE}.$$"
+    script = (
+        f'umask 077 && mkdir -p "{draft}" && tar -xzf - -C "{draft}"'
+        f' && "{draft}/bin/{own_python.NAME}" -I -c "{_FITS}" </dev/null'
+        f' && rm -rf "{place}" && mv "{draft}" "{place}"; code=$?; rm -rf "{draft}"; exit $code'
+    )
+    try:
+        with archive.open("rb") as sent:
+            done = subprocess.run(  # noqa: S603  (ssh, as told)
+                target.words(f"exec sh -c '{script}'", may_ask=_may_ask()),
+                stdin=sent,
+                capture_output=True,
+                timeout=INDEX_S,
+                check=False,
+            )
+        said = done.stderr.decode(errors="replace").strip().splitlines()[-2:]
+    except subprocess.TimeoutExpired:
+        said, done = [f"it took longer than {INDEX_S:.0f} s"], None
+    if done is None or done.returncode:
+        but = f", and the one of here does not run there: {' / '.join(said)}"
+        raise NoPython(target.host, kind=kind, but=but)
+
+
+def _may_ask() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
 class Connection:
     """The programme over there, running; a context manager."""
 
@@ -74,7 +127,7 @@ class Connection:
         self, target: Target, *, say: Callable[[str], None], answer_s: float = ANSWER_S
     ) -> None:
         self._host, self._say, self._answer_s = target.host, say, answer_s
-        self._may_ask = sys.stdin.isatty() and sys.stderr.isatty()
+        self._may_ask = _may_ask()
         self._told: queue.Queue[bytes] = queue.Queue()
         self._errors: deque[str] = deque(maxlen=3)
         text = Path(__file__).with_name("remote.py").read_bytes()
@@ -125,11 +178,7 @@ class Connection:
             except queue.Empty:
                 raise self._hangs() from None
             if line.startswith(_NONE):
-                raise self._failed(
-                    f"it has no Python 3.11 or newer ({line[len(_NONE) :].decode(errors='replace')})",
-                    "Install one there, without root too: curl -LsSf https://astral.sh/uv/install.sh"
-                    " | sh, then uv python install; or: sudo apt install python3",
-                )
+                raise NoPython(self._host, kind=line[len(_NONE) :].decode(errors="replace"))
             if not line:
                 raise self._ended()
             answer = json.loads(line[len(_MARK) :])
@@ -216,10 +265,11 @@ class Connection:
 
 def _command(size: int) -> str:
     """For whichever shell is there: one line, and quotes that all of them read alike."""
-    own = f"python{sys.version_info[0]}.{sys.version_info[1]}"  # Our wheels are made for it.
+    own = own_python.NAME  # Our wheels are made for it.
     others = " ".join(f"python3.{minor}" for minor in range(14, 10, -1))
+    brought = f'"$HOME/{own_python.PLACE}/bin/{own}"'
     script = (
-        f'for p in {own} python3 {others} "$HOME/.local/bin/python3"; do'
+        f'for p in {own} python3 {others} "$HOME/.local/bin/python3" {brought}; do'
         f' if "$p" -I -c "{_FITS}" </dev/null 2>/dev/null; then'
         f' exec "$p" -I -c "import sys; exec(sys.stdin.buffer.read({size}))"; fi; done;'
         ' echo "GRID-NONE $(uname -sm)"'

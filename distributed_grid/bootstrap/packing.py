@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 import distributed_grid
+from distributed_grid.bootstrap import own_python
 from distributed_grid.errors import GridError
 
 OURS: Final = "distributed_grid"
@@ -189,6 +190,11 @@ class Supply:
                         bundle.write(wheel := write_wheel(one, wheels), wheel.name)
                 draft.replace(path)
             return path
+
+    def own_python(self) -> Path:
+        """The Python of here, for a machine that has none."""
+        with self._one:
+            return own_python.pack(Path(self._folder.name))
 
     def close(self) -> None:
         """Remove what was made."""

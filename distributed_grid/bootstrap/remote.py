@@ -116,6 +116,8 @@ def start(*, wanted: str, name: str) -> dict[str, Any]:
     is_up = _ran([GRID, "status"])[0] == 0
     is_ours = _text(STARTED) == wanted
     if is_up and is_ours:
+        if name and nodes()["name"] != name:
+            _ran([GRID, "rename", name])  # Where another has it, it stays as it is.
         return {"was": "runs already", **nodes()}
     if UNIT.exists() and _ran(["systemctl", "--user", "restart", "grid.service"])[0] == 0:
         is_up = True  # It was started there as well.
@@ -199,7 +201,16 @@ def _make_environment(draft: Path, final: Path) -> None:
         f"home = {base.parent}\nversion = {version}\ninclude-system-site-packages = false\n",
         encoding="utf-8",
     )
-    (draft / "bin/python").symlink_to(base)
+    brought = base.with_name(f"{base.name}.bin")  # From another machine, libraries too.
+    if brought.exists():
+        (draft / "bin/python.bin").symlink_to(brought)
+        wrapper = base.read_text(encoding="utf-8").replace(
+            "${0%/*}/../lib", f"{base.parents[1]}/lib"
+        )
+        (draft / "bin/python").write_text(wrapper, encoding="utf-8")
+        (draft / "bin/python").chmod(0o700)
+    else:
+        (draft / "bin/python").symlink_to(base)
     grid = draft / "bin/grid"
     grid.write_text(
         f'#!/bin/sh\nexec "{final}/bin/python" -P -m distributed_grid "$@"\n', encoding="utf-8"

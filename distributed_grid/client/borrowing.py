@@ -192,7 +192,8 @@ def reasons_of(
 
 def not_joined(name: str) -> str:
     """What is to be said of a node that only the configuration knows."""
-    return f"not joined; here: grid ticket, on {name}: grid join TICKET"
+    by_hand = f"here: grid ticket, on {name}: grid join TICKET"
+    return f"not joined; {by_hand}; or by ssh: grid bootstrap {name}"
 
 
 def _why_not(status: SharingStatus, spec: JobSpec, kind: str) -> str:

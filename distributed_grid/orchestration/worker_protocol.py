@@ -1,23 +1,31 @@
 """`ResourceSharingProtocol`: what is asked of one node (seed 003).
 
 Lives here: the agent on a node, its report, a job on it. Never here: choosing a node.
-Machines that have not joined are refused with the command that joins them.
+Machines that have not joined are brought in by `install_worker_agent`, and refused by the rest.
 """
 
+import asyncio
+import contextlib
+import logging
 import os
 import shutil
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from distributed_grid.bootstrap.bringing import bring
+from distributed_grid.bootstrap.connection import HERE, Target
+from distributed_grid.bootstrap.packing import Supply
 from distributed_grid.client import across_calls, borrowing, mesh_calls, sharing_calls
+from distributed_grid.client.blocking import Caller
 from distributed_grid.client.specification import Wishes, new_id, specification
 from distributed_grid.client.status_dicts import amount_number, iso, offer_dict
 from distributed_grid.config.cluster_config import ClusterConfig
 from distributed_grid.config.cluster_sections import NodeConfig, ThresholdsConfig
-from distributed_grid.errors import BadValue, GridError
+from distributed_grid.errors import BadValue, GridError, MeshUnreachable, NotFound
 from distributed_grid.model import milli
 from distributed_grid.orchestration import running
 from distributed_grid.orchestration.beside import AgentBeside
@@ -25,7 +33,7 @@ from distributed_grid.orchestration.failures import NotJoined
 from distributed_grid.wire.api import NodeStatus
 from distributed_grid.wire.sharing import SharingStatus
 
-_HERE = frozenset({"localhost", "127.0.0.1", "::1"})
+_log = logging.getLogger(__name__)
 
 
 class ResourceSharingProtocol:
@@ -41,9 +49,23 @@ class ResourceSharingProtocol:
         self._agent = AgentBeside(self.config, data_dir)
 
     async def install_worker_agent(self, node: NodeConfig | str) -> bool:
-        """See to it that an agent runs on a node; True when it answers."""
-        await self._status_of(node)
+        """See to it that an agent runs on a node; True when it answers.
+
+        On a machine that does not answer Grid is installed over ssh, started and let in, as `grid
+        bootstrap` does; a name stands for what the configuration says of it, else for a host.
+        """
+        one = self._listed(node)
+        try:
+            await self._status_of(one)
+        except (NotFound, NotJoined, MeshUnreachable):
+            target = Target.listed(one, self.config.ssh)
+            await asyncio.to_thread(_bring, target, self._agent.caller.path)
         return True
+
+    def _listed(self, node: NodeConfig | str) -> NodeConfig:
+        if isinstance(node, NodeConfig):
+            return node
+        return next((one for one in self.config.nodes if one.name == node), NodeConfig(name=node))
 
     async def check_node_resources(
         self,
@@ -113,13 +135,19 @@ class ResourceSharingProtocol:
         name, host = (node, node) if isinstance(node, str) else (node.name, node.host)
         status = await self._agent.open()
         caller = self._agent.caller
-        if name == status.name or {name, host} & _HERE:
+        if name == status.name or {name, host} & HERE:
             return status, await caller.run(sharing_calls.sharing())
         mesh = await caller.run(mesh_calls.nodes())
         if all(name not in (one.name, one.id) for one in mesh.nodes):
             raise NotJoined(name)
         there = await caller.run(across_calls.status_of(name))
         return there, await caller.run(across_calls.sharing_of(name))
+
+
+def _bring(target: Target, socket: str) -> None:
+    """In a thread of its own: ssh, and what runs over it, wait."""
+    with Caller(socket) as agent, contextlib.closing(Supply()) as supply:
+        bring(target, agent, supply, say=partial(_log.info, "%s: %s", target.host))
 
 
 def _made(work_dir: str, name: str) -> Path:

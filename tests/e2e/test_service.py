@@ -77,7 +77,9 @@ def test_a_service_says_when_it_is_ready_and_its_jobs_outlive_its_restarts(manag
     manager.start()
     job = lab.detached("sh", "-c", "echo $$ > pid; exec sleep 600")
     pid, agent = running(lab, job), lab.pid()
-    environ = Path(f"/proc/{agent}/environ").read_bytes() + Path(f"/proc/{pid}/environ").read_bytes()
+    environ = (
+        Path(f"/proc/{agent}/environ").read_bytes() + Path(f"/proc/{pid}/environ").read_bytes()
+    )
     assert b"NOTIFY_SOCKET" not in environ  # Nobody but the service speaks for it.
 
     assert manager.stop() == 0  # A restart: systemd starts it again by the same words.

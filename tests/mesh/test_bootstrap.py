@@ -2,13 +2,18 @@
 
 import json
 import os
+import shutil
 import signal
+import subprocess
+import sys
 import time
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from distributed_grid import __version__
+from tests.agent_lab import ROOT
 from tests.mesh_lab import MeshLab, awaited
 from tests.ssh_lab import SshLab
 
@@ -42,7 +47,6 @@ def first(lab, attic):
     began = time.monotonic()
     done = desk("bootstrap", "--name", "attic", "attic")
     assert done.returncode == 0, f"{done.stderr}\n{(attic.root / 'log').read_text()}"
-    (desk.dir / ".gridignore").write_text("*\n")
     ran = desk("run", "--node", "attic", "sh", "-c", "echo $GRID_NODE")
     return done, ran, time.monotonic() - began
 
@@ -100,27 +104,20 @@ def test_once_more_changes_nothing(first, desk, attic):
     assert json.loads(attic.grid("status", "--json").stdout)["pid"] == pid
 
 
-def test_what_is_broken_there_is_repaired(first, desk, attic):
-    attic.grid("down")
-    broken = next(attic.opt.glob("current/lib/python*/site-packages/distributed_grid/app"))
-    broken.rename(broken.with_name("gone"))
-    done = desk("bootstrap", "attic")
+@pytest.fixture
+def older(tmp_path):
+    """This Grid as it was in another version."""
+    copy = shutil.copytree(ROOT / "distributed_grid", tmp_path / "distributed_grid")
+    first = copy / "__init__.py"
+    text = first.read_text()
+    assert f'"{__version__}"' in text
+    first.write_text(text.replace(f'"{__version__}"', '"0.0.1"'))
+    return str(tmp_path)
 
-    assert done.returncode == 0, done.stderr
-    assert "sends Grid" in done.stderr
-    assert "the agent was started" in done.stderr
-    assert broken.exists()
 
-
-def test_an_older_grid_there_is_replaced_and_its_job_goes_on(first, desk, attic):
-    versions = attic.opt / "versions"
-    now = (attic.opt / "current").resolve()
-    older = versions / "0.0.1-older"
-    now.rename(older)
-    (attic.opt / "current").unlink()
-    (attic.opt / "current").symlink_to(older)
-    (attic.opt / "started").write_text(older.name)
-    (older / "bin/grid").write_text((older / "bin/grid").read_text().replace(now.name, older.name))
+def test_an_older_grid_there_is_replaced_and_its_job_goes_on(first, desk, attic, older):
+    assert desk("bootstrap", "attic", env={"PYTHONPATH": older}).returncode == 0
+    assert attic.grid("version").stdout.startswith("grid 0.0.1 ")
     job = attic.grid("run", "--detach", "--node", "attic", "sleep", "600").stdout.strip()
     awaited(lambda: "running" in attic.grid("job", job).stdout, lambda: attic.grid("job", job))
     pid = json.loads(attic.grid("status", "--json").stdout)["pid"]
@@ -128,8 +125,9 @@ def test_an_older_grid_there_is_replaced_and_its_job_goes_on(first, desk, attic)
 
     assert done.returncode == 0, done.stderr
     assert "the agent was restarted" in done.stderr
-    assert (attic.opt / "current").resolve() == now
-    assert json.loads(attic.grid("status", "--json").stdout)["pid"] != pid
+    assert attic.grid("version").stdout.startswith(f"grid {__version__} ")
+    status = json.loads(attic.grid("status", "--json").stdout)
+    assert (status["pid"] != pid, status["version"]) == (True, __version__)
     attempts = json.loads(attic.grid("job", job, "--json").stdout)["attempts"]
     assert [attempt.get("exit_code") for attempt in attempts] == [None]
     attic.grid("cancel", job)
@@ -178,26 +176,123 @@ def test_nobody_at_the_port_is_told_at_once(first, desk):
     assert "--port" in done.stderr
 
 
-def test_a_machine_without_python_says_how_to_get_one(first, desk, attic):
+def test_a_machine_without_python_that_takes_none_says_how_to_get_one(first, desk, attic):
     attic.take_python()
+    attic.take("tar")
     done = desk("bootstrap", "attic")
+    attic.give("tar")
     attic.give_python()
 
     assert done.returncode == 1
     assert "no Python 3.11 or newer" in done.stderr
+    assert "tar" in done.stderr
     assert "uv python install" in done.stderr
+    assert not list(attic.opt.glob("python*"))
 
 
-def test_ssh_that_is_killed_is_a_sentence_and_the_next_run_goes_on(first, desk):
-    process = desk.start("bootstrap", "attic")
-    (ssh,) = awaited(lambda: ssh_of(process.pid))
-    os.kill(ssh, signal.SIGKILL)
-    _, err = process.communicate("", timeout=60)
+def test_where_our_wheels_do_not_fit_and_no_index_answers_nothing_is_left(first, desk, attic):
+    before = installed(attic)
+    attic.give_python(is_musl=True)
+    (attic.opt / "current").rename(attic.opt / "kept")
+    done = desk("bootstrap", "attic")
+    (attic.opt / "kept").rename(attic.opt / "current")
+    attic.give_python()
 
-    assert process.returncode == 1
-    assert "ssh ended" in err
-    assert "Run it again" in err
-    assert desk("bootstrap", "attic").returncode == 0
+    assert done.returncode == 1
+    assert "its glibc is none" in done.stderr
+    assert "pip there failed" in done.stderr
+    assert "PIP_INDEX_URL" in done.stderr
+    assert installed(attic) == before
+
+
+def test_what_is_broken_is_repaired_and_where_ssh_dies_the_next_run_goes_on(first, desk, attic):
+    attic.grid("leave")
+    attic.grid("down")
+    broken = next(attic.opt.glob("current/lib/python*/site-packages/distributed_grid/app"))
+    broken.rename(broken.with_name("gone"))
+    # The agent may have been started already: an order that arrived is carried out.
+    for step in ("connects by ssh", "sends Grid", "Grid is installed in", "the agent "):
+        process = desk.start("bootstrap", "attic")
+        said = iter(process.stderr.readline, "")
+        assert any(step in line for line in said), step
+        for ssh in awaited(lambda pid=process.pid: ssh_of(pid)):
+            os.kill(ssh, signal.SIGKILL)
+        _, err = process.communicate("", timeout=60)
+
+        assert process.returncode == 1
+        assert "ssh ended" in err
+        assert "Run it again" in err
+        # What was half there goes as soon as the other side notices.
+        awaited(lambda: not list(attic.opt.glob("versions/*.part")))
+    done = desk("bootstrap", "--name", "loft", "attic")
+    assert done.stdout == "loft is now in the mesh\n", done.stderr
+    desk("bootstrap", "--name", "attic", "attic")  # Also the name can be told later.
+
+    assert broken.exists()
+    assert "Grid is installed\n" in done.stderr  # Already: that step was taken.
+    assert "joined the mesh" in done.stderr
+    awaited(lambda: desk.health().get("attic") == "alive", desk.health)
+
+
+CONFIG = """\
+nodes:
+  - {{name: desk, host: localhost}}
+  - {{name: attic, host: bare, user: root, ssh_key_path: {key}}}
+"""
+PROGRAMME = """\
+import asyncio
+from distributed_grid.config import ClusterConfig
+from distributed_grid.orchestration.resource_sharing import ResourceSharingProtocol
+
+async def main():
+    protocol = ResourceSharingProtocol(ClusterConfig.from_yaml("cluster_config.yaml"))
+    print([await protocol.install_worker_agent(name) for name in ("desk", "attic")])
+    print((await protocol.check_node_resources("attic"))["node_id"])
+    await protocol.install_worker_agent("nowhere")
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.rows("S3-07", "S3-08", "S3-97")
+def test_the_nodes_of_a_configuration_are_brought_in_by_name_and_by_a_programme(first, desk, attic):
+    file = desk.dir / "cluster_config.yaml"
+    file.write_text(CONFIG.format(key=attic.root / "key"))
+    all_of_them = desk("bootstrap", "--json")
+    named = desk("bootstrap", "--key", "/nowhere", "attic")
+    attic.grid("leave")
+    attic.grid("down")
+    awaited(lambda: desk.health().get("attic") != "alive", desk.health)
+    ran = subprocess.run(
+        desk.net.command([sys.executable, "-c", PROGRAMME]),
+        env=desk.env, cwd=desk.dir, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    file.unlink()
+
+    assert all_of_them.returncode == 0, all_of_them.stderr
+    assert [one["name"] for one in json.loads(all_of_them.stdout)] == ["attic"]
+    assert "Permission denied" in named.stderr  # A flag counts before the file.
+    assert ran.stdout == "[True, True]\nattic\n", ran.stderr
+    assert "NotBrought: 'nowhere': ssh ended: " in ran.stderr
+    assert desk.health()["attic"] == "alive"
+
+
+def test_a_machine_without_python_gets_the_one_of_here(first, desk, attic):
+    attic.wipe()
+    attic.take_python()
+    done = desk("bootstrap", "--name", "attic", "attic")
+    ran = desk(
+        "run", "--node", "attic", "--ship", "none", "sh", "-c", "echo $GRID_NODE:$LD_LIBRARY_PATH"
+    )
+    again = desk("bootstrap", "attic")
+    attic.give_python()
+
+    assert done.returncode == 0, done.stderr
+    assert "has no Python 3.11: sends this one" in done.stderr
+    assert (ran.returncode, ran.stdout) == (0, "attic:\n"), ran.stderr + done.stdout
+    assert again.returncode == 0, again.stderr
+    assert "sends" not in again.stderr
+    assert "the agent runs already" in again.stderr
 
 
 def ssh_of(pid: int) -> list[int]:

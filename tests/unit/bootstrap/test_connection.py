@@ -8,6 +8,7 @@ import pytest
 from distributed_grid.bootstrap import NotBrought
 from distributed_grid.bootstrap.bringing import bring
 from distributed_grid.bootstrap.connection import Connection, Target
+from distributed_grid.config.cluster_sections import NodeConfig, SshConfig
 
 READY = {"system": "Linux", "machine": "x86_64", "python": "3.11", "glibc": "2.36"}
 MESH, HERE, THERE = "m" * 64, "a" * 64, "b" * 64
@@ -64,7 +65,13 @@ def supply(tmp_path):
     sent = tmp_path / "bundle.zip"
     sent.write_bytes(b"x" * 300_000)
     return SimpleNamespace(
-        fingerprint="0.2.0-1", misfit=lambda _: "", bundle=lambda: sent, wheel=lambda: sent
+        fingerprint="0.2.0-1",
+        system="Linux",
+        machine="x86_64",
+        misfit=lambda _: "",
+        bundle=lambda: sent,
+        wheel=lambda: sent,
+        own_python=lambda: sent,
     )
 
 
@@ -139,6 +146,45 @@ def test_no_python_there_says_what_it_is_and_how_to_get_one(ssh, agent, supply):
     ssh(["GRID-NONE Linux riscv64"])
     with pytest.raises(NotBrought, match=r"no Python 3\.11.*riscv64.*uv python install"):
         brought(agent, supply)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        ("exit 2", "does not run there: tar: what is this"),
+        ("exec sleep 60", "took longer than 1 s"),
+    ],
+)
+def test_a_python_that_cannot_be_sent_is_a_sentence_too(ssh, agent, supply, monkeypatch, case):
+    then, why = case
+    monkeypatch.setattr("distributed_grid.bootstrap.connection.INDEX_S", 1)
+    ssh(
+        ["GRID-NONE Linux x86_64"],
+        then=f'case "$*" in *tar*) echo "tar: what is this" >&2; {then} ;; *) cat > /dev/null ;; esac',
+    )
+    said: list[str] = []
+    with pytest.raises(NotBrought, match=rf"no Python 3\.11.*x86_64.*{why}.*uv python install"):
+        brought(agent, supply, said=said)
+
+    assert said[-1] == "has no Python 3.11: sends this one, 0.3 MB"
+
+
+@pytest.mark.parametrize(
+    ("node", "ssh", "words"),
+    [
+        ({}, {}, "-- attic"),
+        ({"host": "10.0.0.7", "user": "ada", "port": 2222}, {}, "-p 2222 -- ada@10.0.0.7"),
+        ({"user": "ada", "host": "bob@h"}, {}, "-- bob@h"),
+        ({"ssh_key_path": "~/a"}, {"key_file": "~/b"}, "-i /people/a -- attic"),
+        ({}, {"key_file": "~/b"}, "-i /people/b -- attic"),
+    ],
+)
+def test_a_machine_of_a_configuration_is_called_as_it_says(node, ssh, words, monkeypatch):
+    monkeypatch.setenv("HOME", "/people")
+    target = Target.listed(NodeConfig(name="attic", **node), SshConfig(**ssh))
+
+    assert target.name == "attic"
+    assert " ".join(target.words("", may_ask=False)).endswith(f"BatchMode=yes {words} ")
 
 
 def test_a_machine_of_another_kind_gets_the_rest_from_its_index(ssh, agent, supply):

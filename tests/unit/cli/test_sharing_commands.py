@@ -119,8 +119,8 @@ def test_without_offers_the_thresholds_in_the_way_are_shown_with_both_numbers(
         "  desk: gpu GPU-5f: gpu_memory_min_mb is 1 GiB, measured 512 MiB",
         "  desk: hours is 22:00-07:00",
         "No active allocations",
-        "attic: not joined; here: grid ticket, on attic: grid join TICKET",
-        "gpu1: not joined; here: grid ticket, on gpu1: grid join TICKET",
+        "attic: not joined; here: grid ticket, on attic: grid join TICKET; or by ssh: grid bootstrap attic",
+        "gpu1: not joined; here: grid ticket, on gpu1: grid join TICKET; or by ssh: grid bootstrap gpu1",
     ]
 
 
