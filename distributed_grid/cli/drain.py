@@ -21,7 +21,8 @@ def command(*, word: str, now: bool, wait: bool, as_json: bool, data_dir: str | 
     What waits there goes to other nodes at once. Of what runs, all that can save its state leaves,
     and what other nodes began there less than a minute ago; the rest ends there. With --now it is
     started again elsewhere, from its beginning, unless it may run at most once or refuses to give
-    way. The node stays drained, also after a restart, until: grid undrain
+    way. The node stays drained, also after a restart, until: grid undrain. Its owner's machines and
+    admins may do that.
     """
     with caller(data_dir) as agent:
         view = agent.run(across_calls.drain(word, timeout_ms=None if wait else 0, now=now))

@@ -37,22 +37,18 @@ def tell(joined: Joined, *, is_data: bool = True) -> None:
     """Say what became of it; to whoever has just let others in, what that means."""
     click.echo(in_a_line(joined), err=not is_data)
     if not joined.was_member:
-        click.echo(f"grid: {whose(joined)}", err=True)
-    if not joined.was_member and set(joined.roles) - {"guest"}:
-        click.echo(
-            "grid: its members may run jobs here now, as you, as far as you lend;"
-            " to lend nothing: grid offer nothing",
-            err=True,
-        )
+        click.echo(f"grid: {_meaning(joined)}", err=True)
 
 
-def whose(joined: Joined) -> str:
-    """What it means to whom the machine belongs."""
-    name = printable(joined.person)
-    if not joined.own:
-        return f"this is the first machine of {name}: other people's use what it lends, no more"
-    others = ", ".join(printable(one) for one in joined.own)
-    return f"this machine is {name}'s, as is {others}: they use all that is free here, and it there"
+def _meaning(joined: Joined) -> str:
+    """What follows for whom, by whose machine this is now."""
+    name, others = printable(joined.person), ", ".join(printable(one) for one in joined.own)
+    if set(joined.roles) <= {"guest"}:
+        return f"this machine is {name}'s; it lends nothing"
+    may = "its members may run jobs here now, as you"
+    if not others:
+        return f"{may}, on what you lend (grid offer); it is the first machine of {name}"
+    return f"{may}: {name}'s {others} on all that is free, others on what you lend (grid offer)"
 
 
 def in_a_line(joined: Joined) -> str:

@@ -35,6 +35,7 @@ class Reserve(msgspec.Struct, frozen=True, kw_only=True, tag="reserve"):
     spec: JobSpec  # Without its work: what it needs, whose it is, how important.
     waited_ms: int = 0  # How long it waits already, anywhere: waiting lifts it.
     leases: int = 1  # Of an array: how many it could use there.
+    may_clear: bool = False  # It has no other hope: what was lent to others may give way for it.
 
 
 class Granted(msgspec.Struct, frozen=True, kw_only=True, tag="granted"):
@@ -57,6 +58,7 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True, tag="waiting"):
     number: int
     position: int
     why: str = ""  # What keeps the first of the line there, in a few words.
+    is_clearing: bool = False  # Others give way for it: it had better start nowhere else.
 
 
 class NotGranted(msgspec.Struct, frozen=True, kw_only=True, tag="not-granted"):

@@ -19,7 +19,7 @@ from distributed_grid.kernel.across.nearness import Files, is_picky, wished
 from distributed_grid.kernel.across.peers import NOBODY, Peer, Peers
 from distributed_grid.kernel.across.stock import KINDS_MAX, Kind, Stock, best_but, kind_of, lends
 from distributed_grid.kernel.across.travelling import offered, travelling
-from distributed_grid.kernel.across.wish import GivenBack, Wish
+from distributed_grid.kernel.across.wish import GivenBack, Wish, leases_of
 from distributed_grid.kernel.coordinator import Coordinator
 from distributed_grid.kernel.elsewhere import Place
 from distributed_grid.kernel.jobs import Attempt, Job
@@ -289,6 +289,8 @@ class Asking:
         spec = self.wished(wish.job.spec)
         wish.since_ms = now_ms if wish.since_ms is None else wish.since_ms
         self._refresh(wish, now_ms, ready)
+        if wish.is_cleared_by():
+            return
         is_first = rank <= RANKS["high"] or spec.array is not None
         most = WAITLISTS_FIRST if is_first else WAITLISTS
         is_easy = self._is_easy(wish, now_ms)
@@ -318,8 +320,16 @@ class Asking:
     def _refresh(self, wish: Wish, now_ms: int, ready: Ready) -> None:
         """Stay in the lines in which it stands."""
         for node, asked in wish.asked.items():
-            if now_ms - asked.at_ms >= REFRESH_MS:
+            may_clear = asked.position is not None and self._may_clear(wish, node)
+            if now_ms - asked.at_ms >= REFRESH_MS or may_clear != asked.may_clear:
+                asked.may_clear = may_clear
                 self._reserve(wish, node, now_ms, ready)
+
+    def _may_clear(self, wish: Wish, node: NodeId) -> bool:
+        """Whether others give way for it there: it stands in no other line, and both are ours."""
+        spec = wish.job.spec
+        is_only = wish.asked.keys() == {node} and spec.id not in self._coordinator.host.line
+        return is_only and spec.array is None and self._peers[node].is_own
 
     def _is_easy(self, wish: Wish, now_ms: int) -> bool:
         """Whether any line will do: a job with a wish for its place waits a moment for that one."""
@@ -369,8 +379,8 @@ class Asking:
     def _reserve(self, wish: Wish, node: NodeId, now_ms: int, ready: Ready) -> None:
         job = wish.job
         number = self._next(now_ms)
-        before = wish.asked.get(node, Asked(number, now_ms))
-        wish.asked[node] = Asked(number, now_ms, before.position, before.why)
+        asked = wish.asked.setdefault(node, Asked(number, now_ms))
+        asked.number, asked.at_ms = number, now_ms
         since_ms = job.ready_ms if job.ready_ms is not None else now_ms
         word = Reserve(
             job=job.spec.id,
@@ -378,17 +388,10 @@ class Asking:
             number=number,
             spec=offered(msgspec.structs.replace(job.spec, work=None)),
             waited_ms=max(0, now_ms - since_ms),
-            leases=self._leases(job, node),
+            leases=leases_of(job.spec, self._peers[node].record),
+            may_clear=asked.may_clear,
         )
         ready.ask.append((node, word))
-
-    def _leases(self, job: Job, node: NodeId) -> int:
-        """Of an array: as many as the node has room for."""
-        record = self._peers[node].record
-        if job.spec.array is None or record is None:
-            return 1
-        fits = record.total.cpu_milli // max(job.spec.request.cpu_milli, 1)
-        return max(1, min(fits, job.spec.array.width or fits))
 
     def _next(self, now_ms: int) -> int:
         """Also after a restart higher than all before: what is lower is ignored."""
@@ -400,7 +403,7 @@ class Asking:
     def granted(self, peer: Peer, word: Granted, now_ms: int, ready: Ready) -> None:
         """There is room: the job starts there, if it still wants to."""
         wish = self.wish(word.job)
-        if word.lease in self.starting or (wish is not None and _has_had(wish.job, word.lease)):
+        if word.lease in self.starting or (wish is not None and wish.has_had(word.lease)):
             return  # Heard twice.
         is_wanted = (
             wish is not None
@@ -433,8 +436,9 @@ class Asking:
     def _is_wanted(self, wish: Wish, peer: Peer, *, is_asked: bool) -> bool:
         """Whether a node that has room is one of those that the job allows."""
         spec = wish.job.spec
-        if spec.array is None and spec.id in self._coordinator.host.awaited:
-            return False  # Others here would have given way in vain.
+        is_awaited = spec.array is None and spec.id in self._coordinator.host.awaited
+        if is_awaited or wish.is_cleared_by(peer.id):
+            return False  # Others would have given way in vain.
         if is_asked and not company.is_social(spec):
             return True
         if peer.record is None or not peer.may_lend:
@@ -450,6 +454,7 @@ class Asking:
         wish = self.wish(word.job)
         if wish is not None and peer in wish.asked:
             wish.asked[peer].position, wish.asked[peer].why = word.position, word.why
+            wish.asked[peer].is_clearing = word.is_clearing
             if not wish.is_content and self._is_choosy(wish.job.spec):
                 wish.is_content = self._is_stale = True  # The place that it liked is full.
 
@@ -493,8 +498,3 @@ class Asking:
             saved=saved_by(job),
         )
         ready.send.append((starting.host, word))
-
-
-def _has_had(job: Job, lease: str) -> bool:
-    """Whether an attempt was begun in this lease: one lease is for one of them."""
-    return any(one.lease == lease for one in job.attempts)

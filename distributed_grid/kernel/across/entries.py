@@ -18,6 +18,8 @@ class Asked(msgspec.Struct):
     at_ms: int
     position: int | None = None
     why: str = ""  # What keeps it there, as that node said.
+    may_clear: bool = False  # Others were to give way for it there,
+    is_clearing: bool = False  # and do.
 
     def __str__(self) -> str:
         if not self.position:

@@ -10,16 +10,19 @@ import msgspec
 
 from distributed_grid.kernel.across.peers import Peer
 from distributed_grid.kernel.coordinator import Coordinator
+from distributed_grid.kernel.entry import Entry
 from distributed_grid.kernel.host import Host
 from distributed_grid.kernel.jobs import SAVED_KEPT
 from distributed_grid.model import bytesize
 from distributed_grid.model.across import Origin
 from distributed_grid.model.ids import JobId
 from distributed_grid.model.job import NOWHERE, JobSpec
+from distributed_grid.model.priority import RANKS
 from distributed_grid.wire.across import Start
 
 DRAINED: Final = "this node is being drained"
 LENDS_NOTHING: Final = "this node does not lend"
+PREFIX: Final = "~"  # No id begins with it: a job may wait here for itself and for another node.
 
 
 def guest_spec(spec: JobSpec, home: Peer, *, start: Start | None = None) -> JobSpec:
@@ -119,3 +122,25 @@ def too_much(host: Host, spec: JobSpec) -> tuple[str, ...]:
         return ()
     size, most = bytesize.text(size_bytes), bytesize.text(host.files_bytes_max)
     return (f"its files have {size}, and there is room for {most} here (grid cache)",)
+
+
+def entry_name(job: JobId) -> JobId:
+    """Of one who waits here for another node."""
+    return JobId(f"{PREFIX}{job}")
+
+
+def entry_of(job: JobId, spec: JobSpec, since_ms: int, *, may_clear: bool = False) -> Entry:
+    """One who waits here for another node, as the line sees it.
+
+    Nobody gives way to the owner's own that may still find room elsewhere.
+    """
+    return Entry(
+        submitted_ms=since_ms,
+        job=entry_name(job),
+        rank=RANKS[spec.priority],
+        is_shared=spec.is_shared,
+        may_evict=spec.is_shared or may_clear,
+        user=spec.user,
+        project=spec.project,
+        request=spec.request,
+    )

@@ -11,7 +11,14 @@ from typing import Final
 import msgspec
 
 from distributed_grid.kernel.across.company import is_social, names_here, unfit
-from distributed_grid.kernel.across.guests import guest_spec, obstacles, too_much
+from distributed_grid.kernel.across.guests import (
+    PREFIX,
+    entry_name,
+    entry_of,
+    guest_spec,
+    obstacles,
+    too_much,
+)
 from distributed_grid.kernel.across.hands import take_guest
 from distributed_grid.kernel.across.peers import Peer
 from distributed_grid.kernel.coordinator import Coordinator
@@ -25,7 +32,6 @@ from distributed_grid.model.across import Epoch
 from distributed_grid.model.ids import JobId, NodeId
 from distributed_grid.model.job import JobSpec
 from distributed_grid.model.lease import Lease
-from distributed_grid.model.priority import RANKS
 from distributed_grid.wire.across import (
     REPORTS_MAX,
     Begun,
@@ -63,6 +69,7 @@ class Wait(msgspec.Struct, kw_only=True):
     asked: JobSpec  # As its coordinator wrote it: what it wants of any other node.
     leases: int
     until_ms: int
+    may_evict: bool = False
 
 
 class Offer(msgspec.Struct, kw_only=True):
@@ -93,6 +100,7 @@ class Hosting:
         self._host = coordinator.host
         self._waits: dict[JobId, Wait] = {}  # By the name of their entry.
         self._unanswered: dict[JobId, None] = {}  # Of them: who asked, and was told nothing yet.
+        self._clearing: set[JobId] = set()  # For whom others give way, and whose home knows it.
         self.is_disk_full = False  # Told from outside: nothing can be written down.
         self.offered: dict[str, Offer] = {}  # By lease.
         self._seen: dict[JobId, Seen] = {}
@@ -105,7 +113,7 @@ class Hosting:
         """Somebody wants room here."""
         if not self.obeys(asked.job, asked.epoch, asked.number, now_ms):
             return
-        name = _entry_name(asked.job)
+        name = entry_name(asked.job)
         spec = guest_spec(asked.spec, peer)
         reasons = obstacles(self._host, spec) or self._unwritable()
         if is_social(asked.spec):
@@ -119,12 +127,17 @@ class Hosting:
             )
             ready.ask.append((peer.id, refusal))
             return
+        entry = entry_of(asked.job, spec, now_ms - asked.waited_ms, may_clear=asked.may_clear)
+        before = self._waits.get(name)
+        is_other = before is not None and before.may_evict != entry.may_evict
+        if is_other and name not in self._host.awaited:
+            self._host.leave(name)  # To come back with other rights.
         self._waits[name] = Wait(
             home=peer.id, epoch=asked.epoch, number=asked.number, spec=spec, asked=asked.spec,
-            leases=asked.leases, until_ms=now_ms + ENTRY_MS,
+            leases=asked.leases, until_ms=now_ms + ENTRY_MS, may_evict=entry.may_evict,
         )  # fmt: skip
         self._unanswered[name] = None
-        self._host.enter(entry_of(asked.job, spec, now_ms - asked.waited_ms))
+        self._host.enter(entry)
 
     def _unwritable(self) -> tuple[str, ...]:
         """Why nothing can begin here: what begins is written down first."""
@@ -134,7 +147,7 @@ class Hosting:
         """The coordinator wants nothing more."""
         if not self.obeys(word.job, word.epoch, word.number, now_ms):
             return
-        name = _entry_name(word.job)
+        name = entry_name(word.job)
         waits = self._waits.get(name)
         if waits is not None and waits.home == peer:
             self._forget_wait(name)
@@ -250,7 +263,7 @@ class Hosting:
     def granted(self, entry: Entry, lease: Lease, now_ms: int, ready: Ready) -> None:
         """Room for one who waits here: its coordinator has a few seconds to use it."""
         waits = self._waits[entry.job]
-        self.offer(JobId(entry.job.removeprefix(_PREFIX)), waits, lease, now_ms, ready)
+        self.offer(JobId(entry.job.removeprefix(PREFIX)), waits, lease, now_ms, ready)
         if waits.asked.array is None:  # An array stays in the line until it has handed out all.
             waits.leases -= 1
         self._unanswered.pop(entry.job, None)
@@ -330,18 +343,22 @@ class Hosting:
 
     def answer(self, now_ms: int, ready: Ready) -> None:
         """After what is free was handed out: positions for those who asked, and the latest news."""
-        unanswered, self._unanswered = self._unanswered, {}
+        clearing = self._host.awaited & self._waits.keys()
+        turned = (clearing ^ self._clearing) & self._waits.keys()
+        unanswered, self._clearing = self._unanswered | dict.fromkeys(turned), clearing
+        self._unanswered = {}
         survey = survey_of(self._host, now_ms) if unanswered else Survey()
         for name in unanswered:
             waits = self._waits[name]
             place = self._position(name, now_ms)
-            job = JobId(name.removeprefix(_PREFIX))
+            job = JobId(name.removeprefix(PREFIX))
             word = Waiting(
                 job=job,
                 epoch=waits.epoch,
                 number=waits.number,
                 position=place,
                 why=self._why(name, survey, now_ms, is_first=place == 1),
+                is_clearing=name in clearing,
             )
             ready.ask.append((waits.home, word))
         for guest_id, due_ms in list(self._news.items()):
@@ -374,7 +391,7 @@ class Hosting:
         for name, waits in list(self._waits.items()):
             self._forget_wait(name)
             word = NotGranted(
-                job=JobId(name.removeprefix(_PREFIX)),
+                job=JobId(name.removeprefix(PREFIX)),
                 epoch=waits.epoch,
                 number=waits.number,
                 reasons=(why,),
@@ -386,7 +403,7 @@ class Hosting:
     def waiting(self) -> list[tuple[NodeId, JobId, Epoch, JobSpec]]:
         """Those of others who wait here, for whoever has room."""
         return [
-            (waits.home, JobId(name.removeprefix(_PREFIX)), waits.epoch, waits.asked)
+            (waits.home, JobId(name.removeprefix(PREFIX)), waits.epoch, waits.asked)
             for name, waits in self._waits.items()
         ]
 
@@ -460,7 +477,7 @@ class Hosting:
 
     def _why(self, name: JobId, survey: Survey, now_ms: int, *, is_first: bool) -> str:
         """What one waits for; behind others that is their turn, unless nobody is lent anything."""
-        entry = entry_of(JobId(name.removeprefix(_PREFIX)), self._waits[name].spec, now_ms)
+        entry = entry_of(JobId(name.removeprefix(PREFIX)), self._waits[name].spec, now_ms)
         found = obstacle(self._host, entry, now_ms, survey)
         if found.command:
             return f"{found.waits}; on {self._coordinator.node}: {found.command}"
@@ -474,27 +491,6 @@ class Hosting:
         """Re-derive what must be true."""
         line = set(self._host.line)
         assert set(self._waits) <= line, "somebody waits who is not in the line"
-        strangers = {name for name in line if name.startswith(_PREFIX)} - set(self._waits)
+        strangers = {name for name in line if name.startswith(PREFIX)} - set(self._waits)
         assert not strangers, "an entry in the line for nobody"
         assert set(self.offered) <= set(self._host.ledger.leases), "an offer without a lease"
-
-
-_PREFIX: Final = "~"  # No id begins with it: a job may wait here for itself and for another node.
-
-
-def _entry_name(job: JobId) -> JobId:
-    return JobId(f"{_PREFIX}{job}")
-
-
-def entry_of(job: JobId, spec: JobSpec, since_ms: int) -> Entry:
-    """One who waits here for another node, as the line sees it."""
-    return Entry(
-        submitted_ms=since_ms,
-        job=_entry_name(job),
-        rank=RANKS[spec.priority],
-        is_shared=spec.is_shared,
-        may_evict=spec.is_shared,
-        user=spec.user,
-        project=spec.project,
-        request=spec.request,
-    )

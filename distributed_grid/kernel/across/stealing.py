@@ -13,8 +13,8 @@ from zlib import crc32
 import msgspec
 
 from distributed_grid.kernel.across.asking import Asking
-from distributed_grid.kernel.across.guests import guest_spec, obstacles
-from distributed_grid.kernel.across.hosting import Hosting, Wait, entry_of
+from distributed_grid.kernel.across.guests import entry_of, guest_spec, obstacles
+from distributed_grid.kernel.across.hosting import Hosting, Wait
 from distributed_grid.kernel.across.peers import NOBODY, Peer, Peers
 from distributed_grid.kernel.across.travelling import offered
 from distributed_grid.kernel.host import OVERTAKING_MS_MAX, Host

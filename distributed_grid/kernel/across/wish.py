@@ -12,6 +12,8 @@ from distributed_grid.kernel.across.entries import Asked
 from distributed_grid.kernel.across.hands import unready
 from distributed_grid.kernel.jobs import Job
 from distributed_grid.model.ids import JobId, NodeId
+from distributed_grid.model.job import JobSpec
+from distributed_grid.model.node import NodeRecord
 
 GIVEN_BACK_MAX: Final = 1_000  # More are asked once too often, and give it back once more.
 ANSWER_MS: Final = 2_000  # After so long nobody waits for an answer any more.
@@ -49,6 +51,14 @@ class Wish(msgspec.Struct):
     settled_ms: int = 0  # Until when it stays in the lines in which it stands.
     is_content: bool = False  # It has waited for the place that it would like: another will do.
 
+    def is_cleared_by(self, node: NodeId | None = None) -> bool:
+        """Whether others give way for it somewhere, but for this node."""
+        return any(one.is_clearing for other, one in self.asked.items() if other != node)
+
+    def has_had(self, lease: str) -> bool:
+        """Whether an attempt was begun in this lease: one lease is for one of them."""
+        return any(one.lease == lease for one in self.job.attempts)
+
     def is_hopeful(self, now_ms: int) -> bool:
         """Whether somebody was asked a moment ago, and has not answered yet."""
         asked = self.asked.values()
@@ -63,3 +73,11 @@ class Wish(msgspec.Struct):
         """Who is not asked now: those who were, who refused, and who could not begin."""
         refused = {node for node, until_ms in self.refused.items() if until_ms > now_ms}
         return refused | self.asked.keys() | self.unready(now_ms)
+
+
+def leases_of(spec: JobSpec, record: NodeRecord | None) -> int:
+    """How many to ask a node for: of an array, as many as it has room for."""
+    if spec.array is None or record is None:
+        return 1
+    fits = record.total.cpu_milli // max(spec.request.cpu_milli, 1)
+    return max(1, min(fits, spec.array.width or fits))

@@ -4,14 +4,15 @@ a job that runs elsewhere."""
 import msgspec
 import pytest
 
+from distributed_grid.kernel.across.entries import Asked
 from distributed_grid.kernel.across.guests import guest_spec
 from distributed_grid.kernel.across.peers import Peer
 from distributed_grid.kernel.across.wish import ANSWER_MS
-from distributed_grid.kernel.node import Lend, Sampled
+from distributed_grid.kernel.node import Lend, Sampled, Told
 from distributed_grid.model.ids import NodeId
 from distributed_grid.model.job import Array, Where
 from distributed_grid.model.lending import Sample, Terms, Thresholds
-from distributed_grid.wire.across import Granted, Idle, Waiting
+from distributed_grid.wire.across import Granted, Idle, Reserve, Waiting
 from distributed_grid.wire.keeper import Preempt
 from tests.across_world import Neighbour, Room
 from tests.node_world import a_job, fill, told
@@ -208,3 +209,91 @@ def test_a_job_for_which_others_give_way_starts_nowhere_else(room):
         owner.keeper.end_one(attempt, 0)
     room.settle()
     assert [one.node for one in owner.job(job).attempts] == [owner.name]
+
+
+# What was lent to others gives way to the owner's own from another machine, too
+
+
+def lent_out(room: Room) -> tuple[Neighbour, Neighbour]:
+    """A machine of mine that is full of another's work, and the one where I sit."""
+    home, mine, other = room.nodes
+    lends(mine, ALL)
+    room.look()
+    for number in range(4):
+        other.submit(a_job(f"lent-{number}", require=Where(nodes=(mine.name,))))
+    room.settle()
+    assert len(mine.node.host.borrowers) == 4
+    for one in (home, mine):
+        one.peer["is_own"] = True
+    room.look()
+    return home, mine
+
+
+def test_my_job_that_can_run_nowhere_else_is_given_way_to_on_my_machine():
+    room = Room(3)
+    home, mine = lent_out(room)
+    job = a_job("job", cpus=2_000, require=Where(nodes=(mine.name,)))
+    home.submit(job)
+    room.settle()
+    room.until(lambda: gave_way(mine), within_ms=5_000)
+    assert len(gave_way(mine)) == 2
+    assert "others to give way" in str(home.node.across.obstacles(job.id))
+    for attempt in gave_way(mine):
+        mine.keeper.end_one(attempt, 0)
+    room.settle()
+
+    assert home.job(job).live_attempts[0].node == mine.name
+
+
+def test_my_job_that_waits_in_other_lines_too_evicts_nobody_on_my_machine():
+    room = Room(3)
+    home, mine = lent_out(room)
+    fill(home)
+    job = a_job("job", cpus=4_000)
+    home.submit(job)
+    room.settle()
+    room.pass_time(15_000)
+
+    assert home.state(job) == "waiting" or home.job(job).live_attempts[0].node != mine.name
+    assert gave_way(mine) == []
+
+
+def test_a_job_for_which_my_machine_is_cleared_starts_nowhere_else():
+    room = Room(3)
+    home, mine = lent_out(room)
+    job = a_job("job", cpus=2_000, require=Where(nodes=(mine.name,)))
+    home.submit(job)
+    room.until(lambda: gave_way(mine), within_ms=5_000)
+    room.settle()
+    number = home.said(Reserve)[-1].number
+    word = Granted(job=job.id, epoch=home.job(job).epoch, number=number, lease="late")
+    home.step(Told(now_ms=home.now_ms, peer=room[2].me, message=word))
+    room.pass_time(12_000)  # It refreshes its place in the line, and asks nobody else.
+
+    assert home.state(job) == "waiting"
+    assert [one.lease for one in home.job(job).attempts] == []
+    for attempt in gave_way(mine):
+        mine.keeper.end_one(attempt, 0)
+    room.settle()
+    assert [one.node for one in home.job(job).attempts] == [mine.name]
+
+
+def test_who_stands_in_another_line_now_is_not_given_way_to_any_more():
+    room = Room(3)
+    home, mine, _ = room.nodes
+    one_persons(home, mine)
+    fill(mine)
+    job = a_job("job", cpus=2_000, require=Where(nodes=(mine.name,)))
+    home.submit(job)
+    room.pass_time(2_000)
+    host = mine.node.host
+
+    def entry():
+        return next(one for one in host.line.order(mine.now_ms, host.accounts) if job.id in one.job)
+
+    assert entry().may_evict
+    asked = home.node.across.asking.wish(job.id).asked
+    asked[room[2].me] = Asked(0, home.now_ms, position=1)
+    room.pass_time(1_000)
+    assert not entry().may_evict
+    assert gave_way(mine) == []
