@@ -178,13 +178,15 @@ class Cluster:
         return Table(self._caller.run(mesh_calls.nodes()).nodes)
 
     def ticket(
-        self, *, role: Role = "member", ttl: float | str = "24h", uses: int = 1
+        self, *, role: Role = "member", ttl: float | str = "24h", uses: int = 1, person: str = ""
     ) -> TicketMade:
-        """A ticket that lets others in, its text to be carried over and kept secret.
+        """A ticket that lets another machine in, its text to be carried over and kept secret.
 
+        A machine of yours; with `person`, a new name or `id:` and digits, one of somebody else's.
         The first one founds a mesh, and names the file to keep for its recovery.
         """
-        return self._caller.run(mesh_calls.ticket(role=role, ttl=ttl, uses=uses))
+        wanted = mesh_calls.ticket(role=role, ttl=ttl, uses=uses, person=person)
+        return self._caller.run(wanted)
 
     def tickets(self) -> tuple[TicketView, ...]:
         """The tickets that this node issued."""

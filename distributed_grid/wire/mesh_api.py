@@ -72,7 +72,9 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[NodeView, ...]
 
 
-class MakeTicket(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MakeTicket(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
     """Let somebody in; founds the mesh if there is none."""
 
     role: Role = "member"

@@ -122,3 +122,17 @@ def test_a_stolen_machine_is_kicked_by_another_of_its_owners_and_all_heed_that(l
     assert "--new-identity" in back.stderr
     assert all(how == "alive" for how in laptop.health().values())
     stolen.down()
+
+
+def test_no_guest_of_mine_is_evicted_for_a_job_that_runs_elsewhere(lab, gate):
+    laptop, desk, box = lab["laptop"], lab["desk"], lab["box"]
+    desk.says("offer", "all")
+    guest = submitted(box, "--node", "desk", "--cpus", "4", *gate.words("true"))
+    assert once(box, guest, "running")["node"] == "desk"
+    awaited(lambda: laptop.nodes()["desk"].cpu_milli_free == 0)
+    done = desk("run", "--ship", "none", "--cpus", "4", "--", "sh", "-c", "echo $GRID_NODE")
+    assert done.stdout.strip() in {"laptop", "attic"}
+    gate.open()
+    assert over(box, guest) == {"succeeded"}
+    assert [one["node"] for one in job(box, guest)["attempts"]] == ["desk"]
+    desk.says("offer", "reset")
