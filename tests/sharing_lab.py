@@ -16,15 +16,23 @@ from tests.keeper_lab import wait_until
 
 MACHINE = "pretend: {cpus: 8, memory: 64GiB, gpus: [{model: H100, count: 3}]}\n"
 LENDS = "resource_sharing: {max_offers_per_node: 20}\n"
+# Runs its argument as if it were a page of a notebook.
+PAGE = (
+    "import ast, asyncio, sys\n"
+    "code = compile(sys.argv[1], 'page', 'exec', flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)\n"
+    "import inspect, types\n"
+    "made = types.FunctionType(code, {'__name__': '__main__', 'asyncio': asyncio})()\n"
+    "asyncio.run(made) if inspect.iscoroutine(made) else None\n"
+)
 
 
 class SharingLab(AgentLab):
     """One agent that lends, named lab."""
 
-    def __init__(self, config: str = LENDS) -> None:
+    def __init__(self, config: str = LENDS, machine: str = MACHINE) -> None:
         super().__init__()
         self.file = self.root / "cluster_config.yaml"
-        self.file.write_text(MACHINE + config, encoding="utf-8")
+        self.file.write_text(machine + config, encoding="utf-8")
         self.env["GRID_CONFIG"] = str(self.file)
         self.env["PATH"] = f"{VENV_BIN}{os.pathsep}{self.env['PATH']}"
 
@@ -50,15 +58,8 @@ class SharingLab(AgentLab):
 
     def python(self, source: str) -> subprocess.CompletedProcess[bytes]:
         """A program of somebody, with `await` where the page has it."""
-        program = (
-            "import ast, asyncio, sys\n"
-            "code = compile(sys.argv[1], 'page', 'exec', flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)\n"
-            "import inspect, types\n"
-            "made = types.FunctionType(code, {'__name__': '__main__', 'asyncio': asyncio})()\n"
-            "asyncio.run(made) if inspect.iscoroutine(made) else None\n"
-        )
         return subprocess.run(
-            [sys.executable, "-c", program, source], env=self.env, cwd=self.dir, timeout=60,
+            [sys.executable, "-c", PAGE, source], env=self.env, cwd=self.dir, timeout=60,
             stdin=subprocess.DEVNULL, capture_output=True, check=False,
         )  # fmt: skip
 
@@ -70,9 +71,9 @@ class SharingLab(AgentLab):
 
 
 @contextlib.contextmanager
-def lending(config: str = LENDS) -> Iterator[SharingLab]:
+def lending(config: str = LENDS, machine: str = MACHINE) -> Iterator[SharingLab]:
     """A lab that runs for as long as this lasts."""
-    lab = SharingLab(config)
+    lab = SharingLab(config, machine)
     try:
         lab.up()
         yield lab

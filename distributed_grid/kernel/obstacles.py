@@ -16,7 +16,7 @@ from distributed_grid.kernel.lending import admission, in_words
 from distributed_grid.kernel.offers import KIND_OF, Survey, amount_text
 from distributed_grid.model.lending import Withheld
 
-LEND: Final = "grid offer set KEY VALUE"  # Whatever keeps it from lending.
+LEND: Final = "grid offer all, or: grid offer set KEY VALUE"  # Whatever keeps it from lending.
 Missing = tuple[tuple[str, int, int], ...]  # (what, wanted, free)
 
 

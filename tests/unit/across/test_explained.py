@@ -5,6 +5,7 @@ import pytest
 from distributed_grid.errors import NeverFits
 from distributed_grid.kernel.explaining import explain
 from distributed_grid.kernel.node import Bound, Lend, Sampled
+from distributed_grid.kernel.obstacles import LEND
 from distributed_grid.model.job import Where
 from distributed_grid.model.lending import Sample, Terms
 from tests.across_world import Room
@@ -57,7 +58,7 @@ def test_whoever_waits_behind_others_for_a_threshold_is_told_the_threshold(room)
     said = behind_others(room)
     for one in said:
         assert "waits for an offer: cpu_percent_max is 30 %, measured 90 %; on node-2: " in one
-        assert one.endswith("on node-2: grid offer set KEY VALUE")
+        assert one.endswith("on node-2: grid offer all, or: grid offer set KEY VALUE")
 
 
 def test_whoever_is_not_first_on_a_node_that_is_paused_is_told_so(room):
@@ -69,7 +70,7 @@ def test_whoever_is_not_first_on_a_node_that_is_paused_is_told_so(room):
 def test_a_node_that_lends_nothing_at_all_says_what_its_owner_can_type(room):
     room[1].step(Lend(now_ms=room[1].now_ms, terms=Terms(is_enabled=False)))
     (job,) = ask_in_vain(room, 1)
-    said = ("node-2: this node does not lend; on node-2: grid offer set KEY VALUE",)
+    said = (f"node-2: this node does not lend; on node-2: {LEND}",)
     assert told(room[0], job).remedies == said
 
     room.cut.add((room[0].me, room[1].me))

@@ -14,7 +14,7 @@ LENT = "node-2: position 1, waits for an offer: cpu_percent_max is 30 %, measure
 REASONS = [
     *(Explanation(
         id=JobId("a" * 64), state="waiting", summary="it waits for room on another node",
-        remedies=(f"{LENT.format(used)}; on node-2: grid offer set KEY VALUE",),
+        remedies=(f"{LENT.format(used)}; on node-2: grid offer all, or: grid offer set KEY VALUE",),
     ) for used in (86, 91)),
     Explanation(
         id=JobId("a" * 64), state="waiting", summary="it waits for resources that others use",

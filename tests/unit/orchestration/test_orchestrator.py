@@ -124,7 +124,10 @@ async def test_no_resources_is_a_typed_error_with_the_reasons_of_each_node(orche
 async def test_without_a_limit_it_is_logged_why_nothing_is_lent(orchestrator, agent, caplog):
     waits = a_view("true", state="waiting", exit_code=None)
     agent.ends_as = lambda spec: msgspec.structs.replace(waits, id=spec.id)
-    lacks, remedy = "the owner does not lend what it asks for", "lend it: grid offer set KEY VALUE"
+    lacks, remedy = (
+        "the owner does not lend what it asks for",
+        "lend it: grid offer all, or: grid offer set KEY VALUE",
+    )
     explained = []
 
     async def explain(word):
