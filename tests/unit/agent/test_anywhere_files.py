@@ -5,7 +5,7 @@ import pytest
 from distributed_grid.agent import anywhere, asking
 from distributed_grid.errors import NotFound
 from distributed_grid.model.transit import Transit
-from distributed_grid.wire.across_api import BringOutputs
+from distributed_grid.wire.across_api import BringOutputs, Outputs
 from tests.agent_stand_in import a_view, an_attempt
 from tests.questions_lab import Town
 from tests.unit.agent.test_anywhere import NO_FILTER, questions
@@ -73,3 +73,57 @@ async def test_outputs_are_asked_for_where_they_are_and_put_down_here():
     assert ("outputs", "theirs") in town.attic.agent.across.asked
     with pytest.raises(NotFound):
         await across.bring_outputs("ghost", here)
+
+
+def keeping(member, *manifests, name="train", job="7" * 64):
+    """A node that still has something of a job, which it need not know any more."""
+
+    async def outputs(word):
+        if word != f"id:{job}":
+            raise NotFound("job", word)
+        return Outputs(job=job, name=name, node=member.me, kept=manifests, globs=("**",))
+
+    member.agent.across.outputs = outputs
+
+
+async def test_what_stayed_where_it_ran_comes_too_from_whoever_has_it():
+    town = Town("desk", "attic", "cellar")
+    view = town.desk.has(a_view("train"))
+    keeping(town.attic, "a" * 64, job=view.id)
+    found = await town.desk.grid.across.bring_outputs("train", BringOutputs(directory="/x"))
+
+    handed = [one for one in town.desk.agent.across.asked if one[0] == "hand out"]
+    assert [one[1] for one in handed] == ["", town.attic.me]
+    assert (found.job, found.files) == (view.id, 2)
+
+
+@pytest.mark.parametrize("who", ["desk", "attic"])
+async def test_a_job_that_nobody_knows_any_more_is_found_where_it_ran(who):
+    town = Town("desk", "attic")
+    keeping(town.attic, "a" * 64)
+    asking = getattr(town, who)
+    across, wanted = asking.grid.across, BringOutputs(directory="/x")
+    view = asking.has(a_view("train", id="7" * 64))
+
+    async def gone(word):
+        raise NotFound("outputs of", word)
+
+    if who == "desk":
+        town.desk.agent.across.outputs = gone
+    assert (await across.bring_outputs(f"id:{view.id}", wanted)).files == 1
+    keeping(town.attic)
+    town.desk.agent.across.outputs = gone
+    with pytest.raises(NotFound):
+        await town.desk.grid.across.bring_outputs("nobody", wanted)
+
+
+async def test_what_is_no_answer_but_a_mistake_of_ours_is_raised():
+    town = Town("desk", "attic")
+    view = town.attic.has(a_view("train"))
+
+    async def broken(_word):
+        raise RuntimeError("ours")
+
+    town.desk.agent.across.outputs = broken
+    with pytest.raises(RuntimeError, match="ours"):
+        await town.desk.grid.across.bring_outputs(f"id:{view.id}", BringOutputs(directory="/x"))

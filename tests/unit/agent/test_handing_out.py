@@ -82,6 +82,53 @@ def test_outputs_that_are_nowhere_are_told(lab, tmp_path):
     lab(test)
 
 
+def test_if_the_home_has_them_no_more_who_ran_it_is_asked(lab, left_behind, tmp_path):
+    target = plant(tmp_path / "here", {})
+
+    async def test(lab):
+        found = kept(lab, left_behind, node=lab.home.me)
+        found = msgspec.structs.replace(found, nodes=(lab.host.me,))
+        brought = await handing_out(lab, 0).bring(found, BringOutputs(directory=str(target)))
+        assert sorted(brought.written) == ["out.txt", "r/s"]
+
+    lab(test)
+
+
+async def test_who_only_kept_what_was_too_much_says_so_of_a_job_it_knows_or_not():
+    spec = a_job("one", work=Work(argv=("true",), cwd="/x"))
+    desk, kept_for = the_desk(None), []
+
+    async def kept_files(job):
+        kept_for.append(job)
+        return ("1" * 64,)
+
+    async def nobody(word):
+        raise NotFound("job", word)
+
+    desk.kept_files, desk._desk = kept_files, desk._desk._replace(find=nobody)
+    found = await desk.outputs(f"id:{spec.id}")
+    assert (found.kept, found.manifests, found.globs) == (("1" * 64,), (), ("**",))
+    guest = Origin(job=spec.id, home="home", epoch=Epoch(), attempt="x")
+    lease = a_job("lease", origin=guest, work=spec.work)
+    desk = the_desk(Job(spec=lease, submitted_ms=1, outputs=["0" * 64]))
+    desk.kept_files = kept_files
+    found = await desk.outputs("lease")
+
+    assert (found.job, found.kept, found.manifests) == (spec.id, ("1" * 64,), ())
+    assert kept_for == [spec.id, spec.id]
+
+
+async def test_who_knows_nothing_of_it_and_kept_nothing_says_that():
+    desk = the_desk(None)
+
+    async def nobody(word):
+        raise NotFound("job", word)
+
+    desk._desk = desk._desk._replace(find=nobody)
+    with pytest.raises(NotFound, match="ghost"):
+        await desk.outputs("ghost")
+
+
 def the_desk(job):
     async def find(_):
         return job
