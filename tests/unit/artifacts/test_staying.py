@@ -162,6 +162,25 @@ def test_too_much_names_the_largest_folders_of_what_would_travel(tmp_path, liste
     assert caught.value.size_bytes == 1401
 
 
+def test_a_gitignore_of_ten_thousand_lines_that_is_no_text_is_obeyed_to_its_end(tmp_path, listed):
+    lines = [b"/gone/set%d/" % number for number in range(10_000)]
+    odd = [
+        b"\xff\xfe\x80*",
+        b"!\xff\xfe\x80keep",
+        b"[",
+        b"[z-a]",
+        b"\\",
+        b"!",
+        b"a\0b",
+    ]
+    root = plant(tmp_path / "w", {".gitignore": b"\r\n".join([*lines, *odd, b"*.log", b"!ok.log"])})
+    for name in (b"\xff\xfe\x80no", b"\xff\xfe\x80keep", b"x.log", b"ok.log", b"b.py"):
+        Path(os.fsdecode(bytes(root) + b"/" + name)).touch()
+    plant(root, {"gone/set9999/a": "", "gone/stays": ""})
+
+    assert listed(root) == {".gitignore", r"\xff\xfe\x80keep", "ok.log", "b.py", "gone/stays"}
+
+
 def test_files_that_vanish_while_they_are_listed_are_not_there(tmp_path, listed, monkeypatch):
     from distributed_grid.edges.artifacts import walking
 
