@@ -9,6 +9,7 @@ from distributed_grid import errors
 from scripts import reference
 from tests.docs import pages
 from tests.docs.pages import ROOT
+from tests.docs.player import commands
 
 REQUIRED = [
     "README.md",
@@ -82,6 +83,20 @@ def test_a_broken_link_is_noticed(tmp_path):
     )
 
     assert broken_links(page) == ["6: c.md leads nowhere", "6: b.md#c names no heading"]
+
+
+def test_the_readme_begins_with_one_machine_in_three_lines_then_two_and_pretends_nothing():
+    text = (ROOT / "README.md").read_text("utf-8")
+    one, two, *_ = [commands(block) for block in pages.blocks(text) if block.language == "console"]
+
+    assert [command.words.split()[:2] for command in one] == [
+        ["grid", "up"],
+        ["grid", "run"],
+        ["grid", "run"],
+    ]
+    assert [command.words.split()[1] for command in two] == ["ticket", "up", "join"]
+    assert "pretend" not in text
+    assert ".gridignore" not in text
 
 
 def test_every_page_of_the_docs_can_be_reached_from_the_readme():
