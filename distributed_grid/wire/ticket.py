@@ -12,9 +12,10 @@ from typing import Annotated, Final, NoReturn
 
 import msgspec
 
-from distributed_grid.errors import BadTicket, TicketFault
+from distributed_grid.errors import BadTicket
 from distributed_grid.model.ids import NodeId
 from distributed_grid.model.membership import ADDRESSES_MAX, Contact, MeshId, Ticket
+from distributed_grid.refusals import TicketFault
 
 PREFIX: Final = "grid1"
 VERSION: Final = 1
