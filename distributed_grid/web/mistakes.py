@@ -45,10 +45,11 @@ def refuse_parts(parts: Iterable[tuple[str, Iterable[GridError]]]) -> None:
     found = list(islice(every, SHOWN_MAX))
     if len(found) == 1 and not isinstance(found[0][1], BadValue):
         raise found[0][1]  # With a remedy of its own.
-    refuse(_within(path, error) for path, error in found)
+    refuse(within(path, error) for path, error in found)
 
 
-def _within(path: str, error: GridError) -> Mistake:
+def within(path: str, error: GridError) -> Mistake:
+    """What is wrong with a part of a body, with the path at which that stands."""
     if isinstance(error, BadValue):
         return mistake(
             path + error.field, error.expected.removeprefix(f"{error.field}: "), error.value
@@ -69,7 +70,7 @@ def mistakes_of(value: Any, kind: Any, path: str = "") -> Iterator[Mistake]:
         msgspec.convert(value, kind)
     except (msgspec.ValidationError, RecursionError) as error:
         text, _, deeper = str(error).partition(" - at `$")
-        expected = re.fullmatch(r"Expected `(.+?)`(?:, got `.+`)?", text)
+        expected = re.fullmatch(r"[Ee]xpected `?(.+?)`?(?:, got .*)?", text, re.DOTALL)
         where = path + deeper.rstrip("`") or "the body"
         said = expected[1] if expected else text.removeprefix("Expected ")
         if get_origin(_plain(kind)) is Literal:

@@ -6,7 +6,9 @@ a job may ask for (`admission`).
 
 import os
 import pwd
+import re
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import PurePath
 from typing import Any
 
@@ -16,14 +18,25 @@ from distributed_grid.errors import BadValue, GridError
 from distributed_grid.model.ids import JobId
 from distributed_grid.model.job import JobSpec, Work
 from distributed_grid.web.admission import NAME_CHARACTERS_MAX, refusals
-from distributed_grid.web.mistakes import mistake, mistakes_of, refuse, refuse_parts
+from distributed_grid.web.mistakes import (
+    SHOWN_MAX,
+    Mistake,
+    mistake,
+    mistakes_of,
+    refuse,
+    refuse_parts,
+    within,
+)
 from distributed_grid.wire.new_jobs import PLAIN_ENV, NewJob, NewJobs
 
 
 def new_jobs(body: Any) -> tuple[JobSpec, ...]:
     """The jobs of a body, `{"jobs": […]}` or one job; raises BadValue with all its mistakes."""
     are_many = not isinstance(body, dict) or "jobs" in body
-    refuse(mistakes_of(body, NewJobs if are_many else NewJob))
+    wrong = list(islice(mistakes_of(body, NewJobs if are_many else NewJob), SHOWN_MAX))
+    if wrong:
+        is_all = len(wrong) < SHOWN_MAX
+        refuse([*wrong, *(_of_the_rest(body, {one["path"] for one in wrong}) if is_all else ())])
     asked = msgspec.convert(body, NewJobs).jobs if are_many else (msgspec.convert(body, NewJob),)
     placed = [(f"jobs[{at}]." if are_many else "", job) for at, job in enumerate(asked)]
     refuse(
@@ -33,6 +46,21 @@ def new_jobs(body: Any) -> tuple[JobSpec, ...]:
     )
     refuse_parts((path, _refusals(job)) for path, job in placed)
     return tuple(map(_whole, asked))
+
+
+def _of_the_rest(body: Any, wrong: set[str]) -> Iterator[Mistake]:
+    """What is refused in those fields whose kind is right."""
+    jobs = body.get("jobs", [body]) if isinstance(body, dict) else ()
+    for at, job in enumerate(jobs if isinstance(jobs, list) else ()):
+        path = f"jobs[{at}]." if "jobs" in body else ""
+        fields = {re.split(r"\W", one.removeprefix(path))[0] for one in wrong if path in one}
+        fields |= {"argv"} if "work" in fields else set()
+        if isinstance(job, dict):
+            kept = {name: value for name, value in job.items() if name not in fields}
+            for error in _refusals(msgspec.convert(kept, NewJob)):
+                found = within(path, error)
+                if not fields & {found["path"].removeprefix(path)}:
+                    yield found
 
 
 def _refusals(job: NewJob) -> Iterator[GridError]:

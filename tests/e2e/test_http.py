@@ -114,6 +114,27 @@ def test_all_mistakes_of_a_body_are_told_at_once(agent):
     assert "timeout_ms" in told["timeout"][0]
     assert len(told) == 4
 
+    mixed = {"jobs": [{"argv": [7], "timeout_ms": -1, "cwd": "x"}, {"work": 7, "retries": -1}, 7]}
+    body = ask(agent, "POST", "/v1/jobs", json.dumps(mixed).encode())[1]
+    paths = [one["path"] for one in json.loads(body)["facts"]["errors"]]
+    assert sorted(paths) == [
+        *(
+            "jobs[0].argv[0]",
+            "jobs[0].cwd",
+            "jobs[0].timeout_ms",
+            "jobs[1].retries",
+            "jobs[1].work",
+        ),
+        "jobs[2]",
+    ]
+    many = {"jobs": [{"argv": [7]}] * 200}
+    body = ask(agent, "POST", "/v1/jobs", json.dumps(many).encode())[1]
+    assert len(json.loads(body)["facts"]["errors"]) == 100
+    large = {"argv": ["true"], "request": {"cpu_milli": 10**30}}
+    body = ask(agent, "POST", "/v1/jobs", json.dumps(large).encode())[1]
+    (told,) = json.loads(body)["facts"]["errors"]
+    assert (told["path"], told["expected"]) == ("request", "cpu_milli from 0 to 1000000000")
+
     out_of_bounds = {"jobs": [{"argv": ["true"], "timeout_ms": -1, "retries": -1}, {"argv": [""]}]}
     body = ask(agent, "POST", "/v1/jobs", json.dumps(out_of_bounds).encode())[1]
     paths = [one["path"] for one in json.loads(body)["facts"]["errors"]]
