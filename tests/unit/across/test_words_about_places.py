@@ -137,6 +137,14 @@ def test_a_node_with_containers_keeps_its_image_at_home():
     assert room[0].job(job).live_attempts[0].node == "node-1"
 
 
+def test_that_a_plain_job_could_run_somewhere_says_nothing_of_an_image():
+    room, there = Room(2), Where(nodes=("node-2",))
+    room[0].submit(a_job("plain", require=there))
+
+    with pytest.raises(NeverFits, match="node node-2, podman or docker"):
+        room[0].submit(a_job("image", work=IN_IMAGE, require=there))
+
+
 def test_an_image_that_nobody_can_run_is_refused_or_waits_and_says_what_lacks():
     room = Room(2)
     with pytest.raises(NeverFits, match="as job 'job' wants it: podman or docker"):

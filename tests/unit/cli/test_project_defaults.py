@@ -111,6 +111,17 @@ def test_the_nearest_file_counts_and_none_above_the_repository(here, monkeypatch
     assert project.found() is None
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["[tool.grid]\ncpus = 2", "[ tool . 'grid' ]\ncpus = 2", "[tool]\ngrid.cpus = 2",
+     "tool = {grid = {cpus = 2}}", '["tool"]\n"grid" = {cpus = 2}', "tool.grid.cpus = 2"],
+)  # fmt: skip
+def test_a_table_is_found_however_it_is_written(here, text):
+    (here / "pyproject.toml").write_text(text)
+
+    assert project.found().table == {"cpus": 2}
+
+
 def test_who_is_nowhere_has_no_project(tmp_path, monkeypatch):
     gone = tmp_path / "gone"
     gone.mkdir()
