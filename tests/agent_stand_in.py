@@ -130,7 +130,7 @@ class CannedAgent:
                            waits_for=("train",), remedies=("cancel train",))  # fmt: skip
 
     async def logs(
-        self, word: str, *, stream: str, index: int, follow: bool, offset: int
+        self, word: str, *, stream: str, index: int, follow: bool, offset: int, attempt: int = 0
     ) -> AsyncIterator[bytes]:
         view = await self.job(word)
         self.asked.append(("logs", view.name, stream, index, follow, offset))

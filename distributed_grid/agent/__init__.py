@@ -249,9 +249,9 @@ class Operations(Protocol):
         ...
 
     def logs(
-        self, word: str, *, stream: str, index: int, follow: bool, offset: int
+        self, word: str, *, stream: str, index: int, follow: bool, offset: int, attempt: int = 0
     ) -> AsyncIterator[bytes]:
-        """Output as it was written; with `follow` until the job has ended."""
+        """Output as it was written, or of one attempt; with `follow` until the job has ended."""
         ...
 
     async def status(self) -> NodeStatus:

@@ -9,6 +9,8 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
+import msgspec
+
 from distributed_grid.agent.kept_output import Away, KeptOutput, attempt_of
 from distributed_grid.agent.mesh import MeshSide
 from distributed_grid.agent.peers import peers_of
@@ -36,6 +38,7 @@ from distributed_grid.wire.across_api import (
 )
 from distributed_grid.wire.api import ENDED, JobView, NodeStatus
 from distributed_grid.wire.sharing import Queue, SharingStatus
+from distributed_grid.wire.tails import NO_INDEX
 
 EVERYTHING: Final = ("**",)  # As a glob.
 LOOK_S: Final = 0.1  # While somebody waits until a node is empty, or a job safe.
@@ -141,16 +144,22 @@ class AcrossDesk:
         is_own = job.spec.id in self._node.coordinator.jobs
         if attempt is not None and is_own and attempt.host != HERE and attempt.state == "granted":
             attempt = None  # Its node may not know it yet.
-        if attempt is None:
-            return OutputPlace(job=job.spec.id, is_over=job.state in ENDED)
-        is_here, away = attempt.host == HERE, self._kept.away(job, index)
+        is_one = job.progress is None and job.spec.gang == 1
+        tries = [one for one in job.attempts if is_one and one.started_ms and one is not attempt]
+        earlier = tuple(self._place(job, one, NO_INDEX) for one in tries)
+        place = (
+            OutputPlace(job=job.spec.id) if attempt is None else self._place(job, attempt, index)
+        )
+        return msgspec.structs.replace(place, is_over=job.state in ENDED, earlier=earlier)
+
+    def _place(self, job: Job, attempt: Attempt, index: int) -> OutputPlace:
+        is_here, away = attempt.host == HERE, self._kept.away(job, index, attempt.number)
         was_home = attempt.host == attempt.epoch.node  # There it is called as the job, no guest.
         return OutputPlace(
             job=job.spec.id,
             node="" if is_here else attempt.host,
             word="" if is_here else f"id:{job.spec.id if was_home else attempt.lease}",
             attempt=attempt.number,
-            is_over=job.state in ENDED,
             copies=self._copies(job, attempt, away),
         )
 

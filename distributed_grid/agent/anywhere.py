@@ -207,11 +207,13 @@ class Anywhere(OwnOnly):
         return await self._remote.ask(known.node, "explain", Explanation, {"job": job})
 
     def logs(
-        self, word: str, *, stream: str, index: int, follow: bool, offset: int
+        self, word: str, *, stream: str, index: int, follow: bool, offset: int, attempt: int = 0
     ) -> AsyncIterator[bytes]:
         """Output as it was written, from the node that ran it."""
-        if not self._around.is_member:
-            return self._own.logs(word, stream=stream, index=index, follow=follow, offset=offset)
+        if not self._around.is_member or attempt:
+            return self._own.logs(
+                word, stream=stream, index=index, follow=follow, offset=offset, attempt=attempt
+            )
         return self._following.read(word, stream=stream, index=index, follow=follow, offset=offset)
 
     @property

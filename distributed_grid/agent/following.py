@@ -3,7 +3,7 @@
 Lives here: which node is read from, resuming by offset, going over to the next attempt. Never here:
 files (`logs`), who knows a job (`finding`).
 Invariant: of one attempt every byte is given once and in order, over any number of broken links;
-the output of the next one begins at its beginning, as on one node.
+the output of the next one begins at its beginning, as on one node, after that of those before it.
 """
 
 import asyncio
@@ -36,6 +36,7 @@ class _Wanted(msgspec.Struct, frozen=True):
 class _Source(NamedTuple):
     node: NodeId
     word: str  # What the job is called there.
+    attempt: int = 0  # Of a copy: whose.
 
 
 class Following:
@@ -56,13 +57,16 @@ class Following:
         self, word: str, *, stream: str, index: int, follow: bool, offset: int
     ) -> AsyncIterator[bytes]:
         """Output from an offset on; with `follow`, until the job has ended."""
-        wanted, position = _Wanted(stream, index, follow), offset
+        wanted, given = _Wanted(stream, index, follow), dict[str, int]()  # By word: so many bytes.
         place = await self._begun(await self.place(word, index=index), wanted)
+        async for part in self._before(place, wanted, given, offset):
+            yield part
         heard_s = self._clock_s()
         while True:
             try:
-                async for part in self._watched(place, wanted, position):
-                    position, heard_s = position + len(part), self._clock_s()
+                async for part in self._watched(place, wanted, given[place.word]):
+                    given[place.word] += len(part)
+                    heard_s = self._clock_s()
                     yield part
                 if not follow:
                     return
@@ -73,10 +77,9 @@ class Following:
                 if is_late or self._is_hopeless(place, wanted, error):
                     raise self._last_word(place, error) from None
                 now, is_read = await self._replaced(place, index, error), False
-            if _attempt(now) != _attempt(place):
-                async for part in self._rest(place, wanted, position):
+            if now.word != place.word:
+                async for part in self._over(place, now, wanted, given):
                     yield part
-                position = 0
             elif is_read and now.is_over:
                 return
             elif is_read:
@@ -92,9 +95,9 @@ class Following:
         else:
             words = {"job": job, "index": _told(index)}
             place = await self._remote.ask(known.node, "output", OutputPlace, words)
-        return msgspec.structs.replace(
-            place, job=known.view.id, node=place.node or known.node, word=place.word or job
-        )
+        whole = {"job": known.view.id, "node": known.node, "word": job}
+        earlier = tuple(_filled(one, whole) for one in place.earlier)
+        return msgspec.structs.replace(_filled(place, whole), earlier=earlier)
 
     async def _begun(self, place: OutputPlace, wanted: _Wanted) -> OutputPlace:
         """Once it runs somewhere, or never will: before that nobody knows where it will write."""
@@ -125,8 +128,9 @@ class Following:
     def _source(self, place: OutputPlace) -> _Source:
         """Whom to read from: who ran it, or who keeps a copy, as its own job."""
         node = place.node if self._is_there(place.node) else self._copy_of(place) or place.node
-        word = f"id:{place.job}" if node in place.copies else place.word
-        return _Source(NodeId(node), word)
+        if node in place.copies:
+            return _Source(NodeId(node), f"id:{place.job}", place.attempt)
+        return _Source(NodeId(node), place.word)
 
     def _last_word(self, place: OutputPlace, error: GridError) -> GridError:
         """Where the output is, of a job that has ended."""
@@ -144,7 +148,7 @@ class Following:
         return not any(self._is_there(node) for node in (place.node, *place.copies))
 
     def _parts(self, place: OutputPlace, wanted: _Wanted, position: int) -> AsyncIterator[bytes]:
-        node, word = self._source(place)
+        node, word, attempt = self._source(place)
         if node == self._around.me:
             return self._own.logs(
                 word,
@@ -152,6 +156,7 @@ class Following:
                 index=wanted.index,
                 follow=wanted.follow,
                 offset=position,
+                attempt=attempt,
             )
         words = {
             "job": word,
@@ -159,17 +164,42 @@ class Following:
             "index": _told(wanted.index),
             "follow": "1" if wanted.follow else "",
             "offset": str(position),
+            "attempt": str(attempt),
         }
         return self._remote.stream(node, "logs", words)
 
+    async def _over(
+        self, place: OutputPlace, now: OutputPlace, wanted: _Wanted, given: dict[str, int]
+    ) -> AsyncIterator[bytes]:
+        """What is left of one attempt, and what came between it and another."""
+        async for part in self._rest(place, wanted, given):
+            yield part
+        async for part in self._before(now, wanted, given):
+            yield part
+
+    async def _before(
+        self, place: OutputPlace, wanted: _Wanted, given: dict[str, int], offset: int = 0
+    ) -> AsyncIterator[bytes]:
+        """The tries before this one, each once, from an offset on; those of one file together."""
+        for one in place.earlier:
+            if one.word != place.word and one.word not in given:
+                async for part in self._rest(one, wanted, given):
+                    kept = part[offset:]
+                    offset -= len(part) - len(kept)
+                    if kept:
+                        yield kept
+        given.setdefault(place.word, offset)
+
     async def _rest(
-        self, place: OutputPlace, wanted: _Wanted, position: int
+        self, place: OutputPlace, wanted: _Wanted, given: dict[str, int]
     ) -> AsyncIterator[bytes]:
         """What an attempt wrote before the next one began, as far as it can still be had."""
+        position = given.setdefault(place.word, 0)
         with contextlib.suppress(GridError):
             async for part in self._parts(
                 place, msgspec.structs.replace(wanted, follow=False), position
             ):
+                given[place.word] += len(part)
                 yield part
 
     async def _watched(
@@ -202,13 +232,14 @@ class Following:
     async def _has_moved(self, place: OutputPlace, index: int) -> bool:
         with contextlib.suppress(GridError):
             now = await self.place(f"id:{place.job}", index=index)
-            return _attempt(now) != _attempt(place)
+            return now.word != place.word
         return False
 
 
-def _attempt(place: OutputPlace) -> tuple[int, str]:
-    """Which attempt writes it; not where: a copy may serve for what is gone."""
-    return place.attempt, place.word
+def _filled(place: OutputPlace, whole: dict[str, str]) -> OutputPlace:
+    """A place, with what its node left out."""
+    told = {name: getattr(place, name) or value for name, value in whole.items()}
+    return msgspec.structs.replace(place, **told)
 
 
 async def _closable(parts: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:

@@ -61,11 +61,13 @@ class GuestsOnly:
         return await self._own.explain(await self._word(word))
 
     async def logs(
-        self, word: str, *, stream: str, index: int, follow: bool, offset: int
+        self, word: str, *, stream: str, index: int, follow: bool, offset: int, attempt: int = 0
     ) -> AsyncIterator[bytes]:
         """Its output."""
         named = await self._word(word)
-        parts = self._own.logs(named, stream=stream, index=index, follow=follow, offset=offset)
+        parts = self._own.logs(
+            named, stream=stream, index=index, follow=follow, offset=offset, attempt=attempt
+        )
         async for part in parts:
             yield part
 

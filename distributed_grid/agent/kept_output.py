@@ -46,9 +46,9 @@ class KeptOutput:
     def __init__(self, paths: Paths, me: Callable[[], NodeId]) -> None:
         self._paths, self._me = paths, me
 
-    def away(self, job: Job, index: int = NO_INDEX) -> Away | None:
-        """The output of a job of this node, if another wrote it."""
-        attempt = attempt_of(job, index)
+    def away(self, job: Job, index: int = NO_INDEX, number: int = 0) -> Away | None:
+        """The output of a job of this node, or of one attempt, if another wrote it."""
+        attempt = attempt_of(job, index, number)
         if attempt is None or attempt.host in (HERE, self._me()) or attempt.started_ms is None:
             return None
         if not attempt.lease.isalnum():  # Others make these up; a path is made of it.
@@ -57,9 +57,12 @@ class KeptOutput:
         name = f"copy.{attempt.lease}" if index == NO_INDEX else f"copy.{attempt.lease}.{index}"
         return Away(attempt, index, f"{output_dir(self._paths, job)}/{name}")
 
-    async def folder_of(self, job: Job, index: int, find: Callable[[str], Awaitable[Job]]) -> str:
+    async def folder_of(
+        self, job: Job, index: int, find: Callable[[str], Awaitable[Job]], number: int = 0
+    ) -> str:
         """Where the output of a job is, or what is kept of it. Raises MeshUnreachable."""
-        away = self.away(job, index) if job.has_ended and not job.is_guest else None
+        is_over = job.has_ended or bool(number)
+        away = self.away(job, index, number) if is_over and not job.is_guest else None
         if away is not None and away.is_kept:
             return away.folder
         if away is not None:
@@ -85,10 +88,10 @@ class KeptOutput:
         return msgspec.structs.replace(view, output_only_on=only) if only else view
 
     def lacking(self, job: Job) -> Iterator[Away]:
-        """Of a job that has ended: what should be copied, and is not yet."""
-        for index in _indices_kept(job):
-            found = self.away(job, index)
-            if found is not None and not found.is_kept:
+        """Of a job that has ended, or is tried again: what should be copied, and is not yet."""
+        for index, number in _kept_of(job):
+            found = self.away(job, index, number)
+            if found is not None and found.attempt not in job.live_attempts and not found.is_kept:
                 yield found
 
     @staticmethod
@@ -111,9 +114,10 @@ class KeptOutput:
             raise
 
 
-def attempt_of(job: Job, index: int) -> Attempt | None:
-    """The one that counts, or that ran this index; of a gang the index is a rank."""
+def attempt_of(job: Job, index: int, number: int = 0) -> Attempt | None:
+    """The one that counts, of this number, or of this index; of a gang the index is a rank."""
     tries = [one for one in job.attempts if index == NO_INDEX or index in one.indices]
+    tries = [one for one in tries if number in (0, one.number)]
     if job.spec.gang > 1:  # Unless one is named, the first rank speaks for all.
         last = max((one.number for one in job.attempts), default=0)
         tries = [one for one in job.attempts if (one.number, one.rank) == (last, max(index, 0))]
@@ -121,14 +125,15 @@ def attempt_of(job: Job, index: int) -> Attempt | None:
     return telling if telling in tries else tries[-1] if tries else None
 
 
-def _indices_kept(job: Job) -> list[int]:
+def _kept_of(job: Job) -> list[tuple[int, int]]:
+    """Indices, or ranks, of the last attempt at each (0); of what runs but once, every attempt."""
     if job.spec.gang > 1:
-        return list(range(job.spec.gang))[:INDICES_KEPT]
+        return [(rank, 0) for rank in range(job.spec.gang)[:INDICES_KEPT]]
     if job.progress is None or job.spec.array is None:
-        return [NO_INDEX]
+        return [(NO_INDEX, one.number) for one in job.attempts]
     indices = job.spec.array.indices
     failed = [at for at, state in enumerate(job.progress.states) if state == FAILED]
-    return [indices[at] for at in failed[:INDICES_KEPT]]
+    return [(indices[at], 0) for at in failed[:INDICES_KEPT]]
 
 
 def _written(stream: Stream, node: str) -> bytes:

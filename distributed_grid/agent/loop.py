@@ -401,12 +401,12 @@ class Agent:
         return self._sharing.queue(limit=limit)
 
     async def logs(
-        self, word: str, *, stream: str, index: int, follow: bool, offset: int
+        self, word: str, *, stream: str, index: int, follow: bool, offset: int, attempt: int = 0
     ) -> AsyncIterator[bytes]:
         """Output as it was written."""
         job = await self._find(word)
         name = output_name(job.spec, stream, index)
-        path = f"{await self.kept.folder_of(job, index, self._find)}/{name}"
+        path = f"{await self.kept.folder_of(job, index, self._find, attempt)}/{name}"
         async for part in read_output(
             path,
             offset=offset,

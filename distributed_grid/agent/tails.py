@@ -82,7 +82,8 @@ class TailKeeper:
         known = self._node.coordinator.jobs
         for job_id in jobs:
             job = known.get(job_id)
-            if job is not None and job.has_ended:
+            is_tried_again = job is not None and job.progress is None and len(job.attempts) > 1
+            if job is not None and (job.has_ended or is_tried_again):
                 self._want(job)
 
     def held(self, jobs: Iterable[JobId]) -> None:

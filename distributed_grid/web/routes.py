@@ -104,6 +104,7 @@ async def _logs(operations: Operations, request: Request) -> Any:
         index=index(request),
         follow=request.query_params.get("follow", "") in ("1", "true"),
         offset=number(request, "offset", default=0, most=10**15),
+        attempt=number(request, "attempt", default=0, most=10**9),
     )
     return StreamingResponse(await _begun(parts), media_type="application/octet-stream")
 

@@ -28,6 +28,7 @@ class OutputPlace(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int = 0  # Which try writes it; 0: none has begun.
     is_over: bool = False  # The job has ended: nothing will be added.
     copies: tuple[str, ...] = ()  # Ids of nodes that keep the end of it, should that one be gone.
+    earlier: tuple["OutputPlace", ...] = ()  # Of the tries before, of what runs but once.
 
 
 class Safety(msgspec.Struct, frozen=True, kw_only=True):

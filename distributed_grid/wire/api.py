@@ -249,7 +249,7 @@ ROUTES: tuple[Route, ...] = (
     Route("cancel", "POST", "/v1/jobs/{job}/cancel", Nothing, JobView, "Cancel a job"),
     Route("explain", "GET", "/v1/jobs/{job}/explain", Nothing, Explanation, "Why it waits"),
     Route("logs", "GET", "/v1/jobs/{job}/logs", Nothing, "application/octet-stream",
-          "Its output as it was written", ("stream", "index", "follow", "offset")),
+          "Its output as it was written", ("stream", "index", "follow", "offset", "attempt")),
     Route("open_map", "POST", "/v1/maps", OpenMap, Nothing,
           "Begin a map of a Python function, or bring more workers to it", codec="msgpack"),
     Route("feed_map", "POST", "/v1/maps/{map}/feed", FeedMap, MapNews,

@@ -70,3 +70,20 @@ def test_what_was_learnt_right_before_the_agent_stopped_is_known_when_it_starts_
     assert "loft" in barn.health()
     attic.up()
     desk.up()
+
+
+def test_every_try_of_a_job_elsewhere_is_shown_once_also_when_that_machine_is_gone(lab):
+    desk, attic, barn = lab.members
+    script = 'echo try $GRID_ATTEMPT; test "$GRID_ATTEMPT" = 3'
+    tried = submitted(desk, "--node", "barn", "--retries", "3", "--", "sh", "-c", script)
+    assert over(desk, tried) == {"succeeded"}
+    told = "try 1\ntry 2\ntry 3\n"
+    copies = desk.home / "jobs" / tried
+    awaited(lambda: len(list(copies.glob("copy.*"))) == 3, lambda: list(copies.glob("*")))
+
+    assert desk.says("logs", tried) == attic.says("logs", "--follow", tried) == told
+    barn.says("down")
+    awaited(lambda: attic.health()["barn"] == "down")
+    assert desk.says("logs", tried) == attic.says("logs", tried) == told
+    barn.up()
+    awaited(lambda: desk.health()["barn"] == "alive", desk.health)

@@ -96,7 +96,7 @@ MUTANTS = (
     Mutant("a stop that is lost in a crash is not repeated", "restarting:reconcile",
            "coordinator.tell_to_stop(job, ready)", "pass", 136),
     Mutant("jobs start before their time", "coordinator:Coordinator.queue",
-           "if start_ms > now_ms:", "if False:", 3),
+           "start_ms <= now_ms and (", "(", 3),
     Mutant("deadlines pass unseen", "coordinator:Coordinator.keep_dates",
            "self.deadlines.due(now_ms)", "()", 0),
 )  # fmt: skip

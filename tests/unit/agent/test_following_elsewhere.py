@@ -30,8 +30,8 @@ class Writes(CannedAgent):
         self.changed = asyncio.Event()
         self.reads = 0
 
-    async def logs(self, word, *, stream, index, follow, offset) -> AsyncIterator[bytes]:
-        self.asked.append(("logs", word, stream, index, follow, offset))
+    async def logs(self, word, *, stream, index, follow, offset, attempt=0) -> AsyncIterator[bytes]:
+        self.asked.append(("logs", word, stream, index, follow, offset, attempt))
         self.reads += 1
         while True:
             view = await self.job(word)
@@ -331,3 +331,67 @@ async def test_the_last_words_of_an_attempt_are_heard_before_the_first_of_the_ne
     runs_on(town.attic, town.attic, a_view("train"), attempt=2, is_over=True)
 
     assert await heard == b"first words, last words\nsecond try\n"
+
+
+def tried(member, view, *tries, is_over=True, **more):
+    """An ended job of this member, and where each of its tries wrote."""
+    places = [
+        OutputPlace(job=view.id, node=where.me, word=word, attempt=number, **more)
+        for number, (where, word) in enumerate(tries, start=1)
+    ]
+    whole = msgspec.structs.replace(places[-1], is_over=is_over, earlier=tuple(places[:-1]))
+    member.agent.across.places[view.name] = whole
+
+
+async def test_each_try_is_shown_once_wherever_it_ran_and_what_is_lost_is_left_out(writing_town):
+    town = writing_town
+    view = town.desk.has(a_view("train"))
+    own = f"id:{view.id}"
+    for executor, guest, text in (
+        (town.attic, "a" * 32, b"two\n"), (town.cellar, "c" * 32, b"four\n"),
+    ):  # fmt: skip
+        executor.agent.views[guest] = a_view("train", id=guest, guest_of=view.id)
+        executor.agent.says(guest, text)
+    town.desk.agent.says(view.id, b"one\n", b"three\n")
+    there, gone = (town.attic, f"id:{'a' * 32}"), (town.attic, f"id:{'b' * 32}")
+    tried(town.desk, view, (town.desk, own), there, (town.desk, own), gone,
+          (town.cellar, f"id:{'c' * 32}"))  # fmt: skip
+    whole = b"one\nthree\ntwo\nfour\n"
+
+    for member in (town.desk, town.cellar):
+        assert await text_of(output(member, view.id, follow=True)) == whole
+        for offset in (1, 9, 12, 15, len(whole)):
+            assert await text_of(output(member, view.id, offset=offset)) == whole[offset:]
+    tried(town.desk, view, there, (town.desk, own))
+    assert await text_of(output(town.desk, view.id)) == b"two\none\nthree\n"
+
+
+async def test_a_try_whose_node_is_gone_is_read_from_its_own_copy(writing_town):
+    town = writing_town
+    view = town.desk.has(a_view("train"))
+    town.desk.agent.says(view.id, b"kept\n")
+    gone = (town.attic, f"id:{'a' * 32}"), (town.attic, f"id:{'b' * 32}")
+    tried(town.desk, view, *gone, copies=(town.desk.me,))
+    town.kill("attic")
+    town.desk.agent.asked.clear()
+
+    assert await text_of(output(town.desk, view.id)) == b"kept\nkept\n"
+    assert [one[-1] for one in town.desk.agent.asked if one[0] == "logs"] == [1, 2]
+
+
+async def test_a_try_in_the_same_file_does_not_begin_it_anew(writing_town):
+    town = writing_town
+    view = town.desk.has(a_view("train", state="running"))
+    own = (town.desk, f"id:{view.id}")
+    tried(town.desk, view, own, is_over=False)
+    heard = asyncio.create_task(text_of(output(town.desk, view.id, follow=True)))
+    town.desk.agent.says(view.id, b"one\n")
+    await asyncio.sleep(0.1)
+    tried(town.desk, view, own, own, is_over=False)  # It was quiet, and is tried again here.
+    await asyncio.sleep(0.1)
+    town.desk.agent.says(view.id, b"two\n")
+    await asyncio.sleep(0.1)
+    town.desk.agent.end(view.id)
+    tried(town.desk, view, own, own)
+
+    assert await heard == b"one\ntwo\n"

@@ -19,7 +19,7 @@ def a_holder(job: Job) -> AcrossDesk:
         return job
 
     node = SimpleNamespace(coordinator=SimpleNamespace(jobs={}))
-    kept = SimpleNamespace(away=lambda _job, _index: None)
+    kept = SimpleNamespace(away=lambda _job, _index, _number: None)
     return AcrossDesk(node, None, Desk(find, *[None] * (len(Desk._fields) - 1)), kept)
 
 
@@ -43,6 +43,6 @@ async def test_the_first_guardian_has_the_end_of_what_ran_at_the_home(host, copi
     job = Job(spec=a_job("job"), submitted_ms=1, state="succeeded", attempts=[attempt],
               epoch=Epoch(1, HOME), guardians=(OTHER, OWNER))  # fmt: skip
     holder = a_holder(job)
-    holder._kept.away = lambda _job, index: Away(attempt, index, "/not/there")
+    holder._kept.away = lambda _job, index, _number: Away(attempt, index, "/not/there")
 
     assert (await holder.output("job", index=-1)).copies == copies

@@ -22,7 +22,7 @@ class LateAgent(CannedAgent):
         view = await super().cancel(word)
         return msgspec.structs.replace(view, state="running", transits=(COMING,))
 
-    async def logs(self, word, *, stream, index, follow, offset):
+    async def logs(self, word, *, stream, index, follow, offset, attempt):
         del word, index, follow, offset
         if stream == "stdout":
             yield b"begun"

@@ -485,7 +485,7 @@ def test_a_reader_that_has_gone_ends_the_job_as_a_pipe_would(agent, clean_env):
 def never_ending(agent, *, repeat=False):
     import asyncio
 
-    async def logs(word, *, stream, index, follow, offset):
+    async def logs(word, *, stream, index, follow, offset, attempt):
         del word, index, follow, offset
         if stream == "stdout":
             yield b"begun"
