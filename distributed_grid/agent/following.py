@@ -73,9 +73,7 @@ class Following:
                 now = await self.place(f"id:{place.job}", index=index)
                 is_read = True
             except (MeshUnreachable, NotFound) as error:
-                is_late = self._clock_s() - heard_s >= PATIENCE_S
-                if is_late or self._is_hopeless(place, wanted, error):
-                    raise self._last_word(place, error) from None
+                self._check_hope(place, wanted, error, heard_s)
                 now, is_read = await self._replaced(place, index, error), False
             if now.word != place.word:
                 async for part in self._over(place, now, wanted, given):
@@ -131,6 +129,14 @@ class Following:
         if node in place.copies:
             return _Source(NodeId(node), f"id:{place.job}", place.attempt)
         return _Source(NodeId(node), place.word)
+
+    def _check_hope(
+        self, place: OutputPlace, wanted: _Wanted, error: GridError, heard_s: float
+    ) -> None:
+        """Raise what is told to whoever reads, if nothing more is to be expected."""
+        is_late = self._clock_s() - heard_s >= PATIENCE_S
+        if is_late or self._is_hopeless(place, wanted, error):
+            raise self._last_word(place, error) from None
 
     def _last_word(self, place: OutputPlace, error: GridError) -> GridError:
         """Where the output is, of a job that has ended."""

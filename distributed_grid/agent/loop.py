@@ -19,6 +19,7 @@ from distributed_grid.agent.across_desk import AcrossDesk, Desk
 from distributed_grid.agent.caching import Cache
 from distributed_grid.agent.carrying import Carrying, no_step
 from distributed_grid.agent.kept_output import KeptOutput
+from distributed_grid.agent.log_files import LogFiles
 from distributed_grid.agent.logs import output_name, read_output
 from distributed_grid.agent.luggage import Luggage
 from distributed_grid.agent.maps import Maps
@@ -40,7 +41,7 @@ from distributed_grid.kernel.across.held import held_job, homeless
 from distributed_grid.kernel.explaining import explain
 from distributed_grid.kernel.jobs import Job
 from distributed_grid.kernel.launching import Paths
-from distributed_grid.kernel.node import Cancel, Met, Node, Reports, Tick
+from distributed_grid.kernel.node import Cancel, Met, Node, Noted, Reports, Tick
 from distributed_grid.kernel.ready import Happened
 from distributed_grid.kernel.views import job_view
 from distributed_grid.model.across import HERE
@@ -61,6 +62,7 @@ from distributed_grid.wire.questions import QuestionMessage
 from distributed_grid.wire.sharing import ChangeOffers, Queue, SharingStatus
 
 EPOCH: Final = "events.epoch"  # In the store: how often an agent was started.
+LATEST: Final = 100  # Jobs that ended before the start: their files may not be written yet.
 TICK_S: Final = 1.0  # Dates, the owner, a full store, tidying: a second more or less is fine.
 TIDY_TICKS: Final = 300  # Old jobs are forgotten every five minutes.
 
@@ -106,6 +108,7 @@ class Agent:
         self._desk = MeshDesk(mesh) if mesh else None
         self._luggage = luggage
         self.kept = KeptOutput(place.paths, self._me)
+        self.log_files = LogFiles(place.paths, read=self.logs, note=self._note_files)
         self.tails: TailKeeper | None = None  # Who brings what its jobs wrote elsewhere.
         self._across = self._plugged(mesh, clock_ms) if mesh is not None else None
         self.submitting = Submitting(
@@ -172,6 +175,8 @@ class Agent:
         """Until somebody says `down`, or the keeper is gone."""
         if self.node.hello is None:
             await self.meet()
+        latest = await self.store.jobs(JobFilter(is_finished=True), limit=LATEST)
+        self.log_files.changed(job_of(row) for row in latest)
         async with asyncio.TaskGroup() as tasks:
             self._hands.run_in(tasks)
             listening = tasks.create_task(self._listen())
@@ -226,6 +231,8 @@ class Agent:
 
     def _changed(self, jobs: Iterable[JobId]) -> None:
         self.maps.changed(jobs)
+        known = self.node.coordinator.jobs
+        self.log_files.changed(known[job] for job in jobs if job in known)
         if self.tails is not None:
             self.tails.changed(jobs)
 
@@ -343,7 +350,12 @@ class Agent:
             left_s = until_s - asyncio.get_running_loop().time()
             if left_s <= 0 or not await self.watchers.change_of(job.spec.id, timeout_s=left_s):
                 return False
+        await self.log_files.written(job)
         return True
+
+    async def _note_files(self, job: JobId, detail: str) -> None:
+        noted = Noted(now_ms=self._clock_ms(), job=job, what="files", detail=detail)
+        await self._hands.decide(noted)
 
     async def cancel(self, word: str) -> JobView:
         """The job, cancelled or being cancelled. Raises StoreError if that may be forgotten."""

@@ -129,6 +129,7 @@ def everywhere(agent: Agent, mesh: MeshSide, *, user: str) -> Operations:
             return False
         return True
 
+    agent.log_files.read = everyone.logs
     agent.submitting.is_abroad = is_abroad
     agent.more_metrics = lambda: across_lines(agent.node, questions)
     return everyone

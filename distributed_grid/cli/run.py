@@ -68,6 +68,9 @@ class RunCommand(click.Command):
 )
 @click.option("--image", default="", metavar="IMAGE", help="In a container, by podman or docker.")
 @click.option("--file", metavar="FILE", help="A job, or a list of them, as grid place reads it.")
+@click.option(
+    "-o", "--log", metavar="FILE", help="What it wrote, here; %a is an array's index, %j the id."
+)
 @click.option("--dry-run", is_flag=True, help="List the files that would travel; run nothing.")
 @click.option("--shell", is_flag=True, help="Run the words under /bin/sh -c.")
 @click.option("--detach", "-d", is_flag=True, help="Print the id, and do not wait.")

@@ -53,6 +53,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     array: str | None = None
     after: tuple[str, ...] = ()
     image: str = ""
+    log: str | None = None
     shell: bool = False
     detach: bool = False
     stream: bool = False
@@ -280,6 +281,7 @@ def _wishes(told: Told) -> Wishes:
         max_losses=told.max_losses,
         timeout=told.timeout,
         image=told.image,
+        log=told.log,
         wait_for_capacity=told.wait_for_capacity,
         priority=told.priority,
         project=told.project,

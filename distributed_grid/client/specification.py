@@ -62,6 +62,7 @@ class Wishes(TypedDict, total=False):
     retries: int  # 0.
     max_losses: int  # 3.
     timeout: float | str | None  # Seconds, or "5m". None: none.
+    log: str | os.PathLike[str] | None  # A file for what it wrote: out.%a, %j; from cwd on.
     image: str  # A container image; empty: a plain process.
     wait_for_capacity: bool  # False.
     id: str | None  # Made, unless told.
@@ -124,6 +125,7 @@ def specification(command: Command, wishes: Wishes, *, after: tuple[After, ...] 
             env=_environment(wishes),
             told=tuple(sorted(wishes.get("env") or ())),
             image=_word(wishes.get("image", ""), "image"),
+            log=_log(wishes),
             timeout_ms=_meant("timeout", _timeout_ms, wishes.get("timeout")),
         ),
         array=None if array is None else array_of(array),
@@ -148,6 +150,17 @@ def specification(command: Command, wishes: Wishes, *, after: tuple[After, ...] 
     from distributed_grid.client.placing import placed
 
     return placed(spec, wishes)
+
+
+def _log(wishes: Wishes) -> str:
+    """The file for what a job wrote, from the root on; each index of an array has its own."""
+    if (told := wishes.get("log")) is None:
+        return ""
+    path = os.fspath(told)
+    if not path or "\0" in path or ("%a" not in path and wishes.get("array") is not None):
+        expected = "a file, of an array with %a in its name, for log"
+        raise BadValue(told, expected=expected, remedy="Write -o out.%a", field="log")
+    return os.path.join(_directory(wishes.get("cwd")), path)  # noqa: PTH118
 
 
 def new_id() -> JobId:

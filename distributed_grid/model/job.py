@@ -66,6 +66,8 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     image: str = ""  # Empty: a plain process; else a container of this image.
     timeout_ms: int = 0  # Of each process; 0: none.
     grace_ms: int = 10_000  # Between asking it to end and killing it.
+    # Where it was submitted: the file that gets what it wrote once it has ended; empty: none.
+    log: str = ""
 
 
 class Array(msgspec.Struct, frozen=True, kw_only=True, dict=True, cache_hash=True):

@@ -171,3 +171,29 @@ def test_indices_of_an_array_are_cancelled_and_the_others_go_on(lab):
     assert lab.json("job", "some")["reason"] == "1 of 4 were cancelled"
     assert lab("cancel", "some", "other", "--index", "2").returncode == 2
     assert lab("cancel", "good", "--index", "2").returncode == 2
+
+
+def test_what_an_array_wrote_is_in_a_file_for_each_index(lab):
+    script = "echo out $GRID_ARRAY_INDEX; echo err >&2; exit $((GRID_ARRAY_INDEX % 2))"
+    words = ("--name", "filed", "--array", "3-5", "--retries", "1")
+    done = lab("run", *words, "-o", "out.%a.100%%", "sh", "-c", script)
+    found = {path.name: path.read_text() for path in lab.dir.glob("out.*")}
+
+    assert done.returncode == 1
+    assert found == {f"out.{index}.100%": f"out {index}\nerr\n" for index in (3, 4, 5)}
+
+
+def test_the_file_of_a_job_is_there_for_whoever_waited_and_has_every_try(lab):
+    detached = lab.detached("-o", "%j.log", "--retries", "1", "sh", "-c", "echo a; exit 3")
+    assert lab("wait", detached).returncode == 3
+    lab("run", "-o", str(lab.dir / "none" / "x"), "--name", "lost", "echo", "kept")
+    lost = lab("wait", "lost")
+
+    assert (lab.dir / f"{detached[:12]}.log").read_text() == "a\na\n"
+    assert lab("logs", "lost").stdout == b"kept\n"
+    assert "x: not brought back: No such file or directory" in str(lab.json("job", "lost")["story"])
+    assert lost.returncode == 0
+    assert not list(lab.dir.glob("*.new"))
+    refused = lab("run", "-o", "out", "--array", "0-1", "true")
+    assert refused.returncode == 2
+    assert b"of an array with %a in its name" in refused.stderr

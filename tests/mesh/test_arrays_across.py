@@ -87,3 +87,14 @@ def test_every_try_of_a_job_elsewhere_is_shown_once_also_when_that_machine_is_go
     assert desk.says("logs", tried) == attic.says("logs", tried) == told
     barn.up()
     awaited(lambda: desk.health()["barn"] == "alive", desk.health)
+
+
+def test_files_of_what_ran_elsewhere_are_written_where_it_was_submitted(lab, tmp_path):
+    desk, _, _ = lab.members
+    words = ("--node", "barn", "--cwd", str(tmp_path), "--array", "1-40%2", "-o", "logs/%a")
+    (tmp_path / "logs").mkdir()
+    array = submitted(desk, *words, "--", "sh", "-c", "echo told $GRID_ARRAY_INDEX")
+    desk.says("wait", array)
+    found = {path.name: path.read_text() for path in (tmp_path / "logs").iterdir()}
+
+    assert found == {str(index): f"told {index}\n" for index in range(1, 41)}
