@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Final
 
 from distributed_grid.kernel.across.asking import Asking
-from distributed_grid.kernel.across.wish import ANSWER_MS
 from distributed_grid.kernel.coordinator import Coordinator
 from distributed_grid.kernel.entry import Entry
 from distributed_grid.kernel.giving_way import Tenant
@@ -107,10 +106,9 @@ class Balancing:
         wish = self._asking.wish(job)
         if wish is None:
             return False
-        if wish.since_ms is not None:
-            return wish.is_hopeful(now_ms)
-        since_ms = wish.job.ready_ms if wish.job.ready_ms is not None else now_ms
-        return now_ms - since_ms < ANSWER_MS and self._asking.has_room(wish.job.spec)
+        if wish.since_ms is None:
+            return self._asking.has_room(wish.job.spec)
+        return wish.is_hopeful(now_ms)
 
     # Who leaves
 

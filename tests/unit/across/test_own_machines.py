@@ -12,7 +12,7 @@ from distributed_grid.kernel.node import Lend, Sampled, Told
 from distributed_grid.model.ids import NodeId
 from distributed_grid.model.job import Array, Where
 from distributed_grid.model.lending import Sample, Terms, Thresholds
-from distributed_grid.wire.across import Granted, Idle, Reserve, Waiting
+from distributed_grid.wire.across import Granted, Idle, Reserve, Start, Waiting
 from distributed_grid.wire.keeper import Preempt
 from tests.across_world import Neighbour, Room
 from tests.node_world import a_job, fill, told
@@ -271,7 +271,7 @@ def test_a_job_for_which_my_machine_is_cleared_starts_nowhere_else():
     room.pass_time(12_000)  # It refreshes its place in the line, and asks nobody else.
 
     assert home.state(job) == "waiting"
-    assert [one.lease for one in home.job(job).attempts] == []
+    assert home.said(Start) == []
     for attempt in gave_way(mine):
         mine.keeper.end_one(attempt, 0)
     room.settle()
