@@ -32,7 +32,15 @@ from distributed_grid.wire.api import (
     Submitted,
 )
 from distributed_grid.wire.cache import CacheStatus, Cleared
-from distributed_grid.wire.maps import FeedMap, MapNews, OpenMap, TakeCalls, TakenCalls
+from distributed_grid.wire.maps import (
+    FeedMap,
+    MapNews,
+    OpenMap,
+    TakeCalls,
+    TakenCalls,
+    ValueHere,
+    WantValue,
+)
 from distributed_grid.wire.mesh_api import (
     Join,
     Joined,
@@ -62,6 +70,10 @@ class MapOperations(Protocol):
 
     async def take(self, map_id: str, wanted: TakeCalls) -> TakenCalls:
         """Take outcomes; answers with calls, or with nothing when the time is over."""
+        ...
+
+    async def value(self, map_id: str, wanted: WantValue) -> ValueHere:
+        """Where a large value is, for a worker here. Raises NotFound."""
         ...
 
     def hold(self, map_id: str) -> AsyncIterator[bytes]:

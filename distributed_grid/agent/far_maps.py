@@ -19,13 +19,25 @@ from distributed_grid.agent import MapOperations, Operations
 from distributed_grid.agent.maps import Maps
 from distributed_grid.agent.questions import Asker
 from distributed_grid.agent.remote import Remote
-from distributed_grid.errors import BadValue, NotFound, Overloaded
+from distributed_grid.agent.shipping_in import NotFetched
+from distributed_grid.agent.values import Values
+from distributed_grid.errors import BadValue, MeshUnreachable, NotFound, Overloaded
+from distributed_grid.model.artifact import ManifestId
 from distributed_grid.model.ids import JobId, NodeId
 from distributed_grid.wire.api import REQUEST_BYTES_MAX
-from distributed_grid.wire.maps import FeedMap, MapNews, OpenMap, TakeCalls, TakenCalls
+from distributed_grid.wire.maps import (
+    FeedMap,
+    MapNews,
+    OpenMap,
+    TakeCalls,
+    TakenCalls,
+    ValueHere,
+    WantValue,
+)
 from distributed_grid.wire.questions import PART_BYTES_MAX, Question
 
-TAKE, PART = "take_calls", "take_part"  # The two operations, in `wire.questions.ASKED`.
+# The operations, in `wire.questions.ASKED`.
+TAKE, PART, VALUE = "take_calls", "take_part", "map_value"
 AT_ONCE: Final = 8  # Parts on their way; with 32 KiB each that is 5 MB/s over a link of 50 ms.
 LONG_S: Final = 60.0  # For the calls of one answer: 48 MB over a link of 1 MB/s.
 UPLOADS_MAX: Final = 64  # Of one node: its workers tell one after the other.
@@ -37,9 +49,14 @@ class FarMaps:
     """`MapOperations` of one agent, for its own clients and for workers of any node's map."""
 
     def __init__(
-        self, own: Operations, remote: Remote, home_of: Callable[[JobId], NodeId | None]
+        self,
+        own: Operations,
+        remote: Remote,
+        home_of: Callable[[JobId], NodeId | None],
+        values: Values | None = None,
     ) -> None:
         self._own, self._remote, self._home_of = own, remote, home_of
+        self._values = values
         self._numbers, self._start = count(1), os.urandom(8).hex()
 
     @property
@@ -70,6 +87,22 @@ class FarMaps:
             return msgspec.msgpack.decode(answer, type=TakenCalls)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise NotFound("map", map_id) from None  # Whoever says such things has none.
+
+    async def value(self, map_id: str, wanted: WantValue) -> ValueHere:
+        """Where a large value is, brought here if its map is elsewhere."""
+        try:
+            return await self._maps.value(map_id, wanted)
+        except NotFound:
+            home = self._home_of(wanted.job)
+            if home is None or self._values is None:
+                raise
+        words = {"map": map_id, "job": wanted.job, "value": wanted.value}
+        answer = await self._remote.ask_bytes(home, VALUE, words, b"", wait_s=LONG_S)
+        manifest = ManifestId(answer.decode(errors="replace"))
+        try:
+            return ValueHere(path=await self._values.brought(home, manifest))
+        except NotFetched as error:
+            raise MeshUnreachable(self._remote.around.name_of(home), why=error.message) from error
 
     async def _upload(self, home: NodeId, body: bytes) -> str:
         """Tell a long question in parts, any order; the word under which they are kept there."""
@@ -130,6 +163,10 @@ class FarWorkers:
         if question.operation == PART:
             self._put(asker.node, question.query, question.body)
             return b""
+        words = question.query
+        if question.operation == VALUE:
+            asked = WantValue(job=JobId(words.get("job", "")), value=words.get("value", ""))
+            return (await self._maps.value_far(asker.node, words.get("map", ""), asked)).encode()
         body = question.body
         if upload := question.query.get("upload"):
             body = self._whole(asker.node, upload)

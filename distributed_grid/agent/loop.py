@@ -122,7 +122,8 @@ class Agent:
         )
         self.more_metrics: Callable[[], Iterable[str]] = tuple
         hired = partial(self.submit, has_files=False)  # Workers of maps need no directory.
-        self.maps = Maps(node.coordinator, submit=hired, cancel=self._stop_job)
+        self.values = luggage.values if luggage is not None else None
+        self.maps = Maps(node.coordinator, submit=hired, cancel=self._stop_job, values=self.values)
         hands.changed, hands.held = self._changed, self._held
         self._sharing = Sharing(
             node, name=place.status.name, clock_ms=clock_ms, step=hands.decide, around=around
@@ -188,6 +189,8 @@ class Agent:
                 work = [self._mesh.run(), self._across.look(), self._across.listen()]
                 work += [self._luggage.run()] if self._luggage is not None else []
                 work += [self.tails.run()] if self.tails is not None else []
+                if self.values is not None:
+                    work.append(self.values.tidy(lambda: self.maps.known))
                 running += [tasks.create_task(each) for each in work]
             await self._going.wait()
             for task in running:

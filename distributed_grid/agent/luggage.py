@@ -4,6 +4,7 @@ Lives here: what is plugged into what, and what people are told of it. Never her
 """
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ from distributed_grid.agent.preparing import Ground
 from distributed_grid.agent.setting_out import SettingOut, nothing
 from distributed_grid.agent.transits import Transits
 from distributed_grid.agent.transplanting import Transplanting
+from distributed_grid.agent.values import Values
 from distributed_grid.edges.artifacts import Chunks, Files, Pythons
 from distributed_grid.edges.runner import Runner
 from distributed_grid.kernel.jobs import Job
@@ -57,6 +59,8 @@ class Luggage:
         self._tasks: set[asyncio.Task[None]] = set()
         self.bulk = Bulk(store.chunks, mesh)
         self.fetching = Fetching(self.bulk.shipping, across=lambda: node.across, reach=mesh.reach)
+        root = os.path.dirname(store.root)  # noqa: PTH120
+        self.values = Values(root, store.files, store.chunks, self.fetching)
         ground = Ground(
             root=store.root,
             files=store.files,

@@ -8,21 +8,31 @@ that have no outcome; its workers are jobs like any other, and go on meanwhile.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Iterable
 from typing import Final, NamedTuple
 
 import msgspec
 
 from distributed_grid.agent.kept_map import Abroad, KeptMap, worker_name
+from distributed_grid.agent.values import Values
 from distributed_grid.edges.runner import Report
 from distributed_grid.errors import NotFound, NotPermitted, Overloaded
 from distributed_grid.kernel.coordinator import Coordinator
 from distributed_grid.kernel.jobs import PENDING, RUNNING, Job
+from distributed_grid.model.artifact import ManifestId
 from distributed_grid.model.ids import JobId, NodeId
 from distributed_grid.model.job import JobSpec
 from distributed_grid.wire.api import Submitted
 from distributed_grid.wire.keeper import Ended
-from distributed_grid.wire.maps import FeedMap, MapNews, OpenMap, TakeCalls, TakenCalls
+from distributed_grid.wire.maps import (
+    FeedMap,
+    MapNews,
+    OpenMap,
+    TakeCalls,
+    TakenCalls,
+    ValueHere,
+    WantValue,
+)
 
 MAPS_MAX: Final = 64  # At once; each may hold 16 MiB of calls and as much of results.
 OVER_KEPT: Final = 1_000  # Ids of maps that are over: a worker that starts too late is told so.
@@ -48,10 +58,12 @@ class Maps:
         *,
         submit: Callable[[tuple[JobSpec, ...]], Awaitable[Submitted]],
         cancel: Callable[[JobId], Awaitable[None]],
+        values: Values | None = None,
     ) -> None:
         self._coordinator = coordinator
         self._submit = submit
         self._cancel = cancel
+        self._values = values
         self._maps: dict[str, KeptMap] = {}
         self._of_job: dict[JobId, KeptMap] = {}
         self._over: dict[str, None] = {}
@@ -155,26 +167,48 @@ class Maps:
 
         Raises NotPermitted: nobody else hears what a map computes.
         """
-        job = self._coordinator.jobs.get(wanted.job)
-        attempts = job.attempts if job is not None else ()
-        names = {
-            worker_name(attempt.id, index): attempt.node
-            for attempt in attempts
-            if attempt.host == node
-            for index in attempt.indices
-        }
+        names = self._workers_on(node, wanted.job)
         if map_id not in self._maps and map_id not in self._over:
             raise NotFound("map", map_id)
         if wanted.worker not in names:
-            raise NotPermitted(
-                "only workers of a map take its calls", remedy="Its workers start new ones"
-            )
+            raise _stranger()
         kept = self._maps.get(map_id)
         if wanted.unable and kept is not None:
             kept.unable.setdefault(node, (names[wanted.worker], wanted.unable))
         if kept is not None and node in kept.unable:
             wanted = msgspec.structs.replace(wanted, most=0)
         return await self.take(map_id, wanted)
+
+    async def value(self, map_id: str, wanted: WantValue) -> ValueHere:
+        """Where a large value is that a client of this machine has."""
+        self._find(map_id)
+        if self._values is None:
+            raise NotFound("value", wanted.value)
+        return ValueHere(path=self._values.path(map_id, wanted.value))
+
+    async def value_far(self, node: NodeId, map_id: str, wanted: WantValue) -> ManifestId:
+        """The same for a worker on another node, to be fetched. Raises NotPermitted."""
+        kept = self._find(map_id)
+        if wanted.job not in kept.jobs or not self._workers_on(node, wanted.job):
+            raise _stranger()
+        if self._values is None:
+            raise NotFound("value", wanted.value)
+        return await self._values.packed(map_id, wanted.value)
+
+    def _workers_on(self, node: NodeId, job_id: JobId) -> dict[str, str]:
+        """The workers that this node let run on another: their names, and its name."""
+        job = self._coordinator.jobs.get(job_id)
+        return {
+            worker_name(attempt.id, index): attempt.node
+            for attempt in (job.attempts if job is not None else ())
+            if attempt.host == node
+            for index in attempt.indices
+        }
+
+    @property
+    def known(self) -> Container[str]:
+        """The maps that there are."""
+        return self._maps.keys()
 
     # What the loop tells
 
@@ -297,6 +331,12 @@ class Maps:
             is_busy = kept.calls.out or kept.calls.failure
             if job is not None and (is_busy or not _all_run(job)):
                 await self._cancel(job_id)
+        if self._values is not None:
+            await self._values.forget(kept.id)
+
+
+def _stranger() -> NotPermitted:
+    return NotPermitted("only workers of a map take its calls", remedy="Its workers start new ones")
 
 
 def _left_of(job: Job) -> int:

@@ -119,7 +119,7 @@ def everywhere(agent: Agent, mesh: MeshSide, *, user: str) -> Operations:
     agent.hear_questions(questions.told)
     remote = Remote(questions, Surroundings(agent, mesh), user=user)
     agent.tails = TailKeeper(agent.node, agent.store, agent.kept, remote)
-    maps = FarMaps(agent, remote, home_of(agent))
+    maps = FarMaps(agent, remote, home_of(agent), agent.values)
     everyone = Anywhere(agent, remote, clock_s=time.monotonic, maps=maps)
 
     async def is_abroad(job: JobId) -> bool:

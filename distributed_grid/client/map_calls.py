@@ -12,10 +12,19 @@ from distributed_grid.client.exchange import BadAnswer, Request, Response
 from distributed_grid.client.problems import problem_of
 from distributed_grid.client.streams import QUIET_MS, Stream
 from distributed_grid.wire.api import ROUTES, Nothing
-from distributed_grid.wire.maps import FeedMap, MapNews, OpenMap, TakeCalls, TakenCalls
+from distributed_grid.wire.maps import (
+    FeedMap,
+    MapNews,
+    OpenMap,
+    TakeCalls,
+    TakenCalls,
+    ValueHere,
+    WantValue,
+)
 
 T = TypeVar("T")
 
+VALUE_MS: Final = 600_000  # It may come over a slow link.
 MEDIA: Final = "application/msgpack"
 _ROUTES: Final = {route.name: route for route in ROUTES if "/maps" in route.path}
 
@@ -44,6 +53,12 @@ def take(map_id: str, wanted: TakeCalls) -> Call[TakenCalls]:
     """Tell outcomes, and get calls."""
     request = _request("take_calls", map_id, wanted, wait_ms=wanted.wait_ms)
     return _decoded((yield request), TakenCalls)
+
+
+def value(map_id: str, wanted: WantValue) -> Call[ValueHere]:
+    """Where a large value is."""
+    request = _request("map_value", map_id, wanted, wait_ms=VALUE_MS)
+    return _decoded((yield request), ValueHere)
 
 
 def close(map_id: str) -> Call[None]:

@@ -14,6 +14,7 @@ import msgspec
 from distributed_grid.client import map_calls
 from distributed_grid.client.calls import Call
 from distributed_grid.client.specification import NAME_CHARACTERS_MAX, new_id, specification
+from distributed_grid.client.values import Values
 from distributed_grid.model.job import Array, JobSpec, Work
 from distributed_grid.wire.maps import GUEST_PYTHON, GUEST_SOCKET, OpenMap
 
@@ -25,6 +26,9 @@ MODULE: Final = "distributed_grid.client.worker"
 # On another machine neither the caller's Python nor its agent's socket are where they are here: its
 # own are named to every job of another node.
 START: Final = f'exec "${{{GUEST_PYTHON}:-$0}}" -m {MODULE} "${{{GUEST_SOCKET}:-$1}}" "$2" "$3"'
+
+
+SOCKET_AT: Final = 4  # In the arguments of a worker.
 
 
 class WorkerWishes(TypedDict, total=False):
@@ -85,7 +89,10 @@ class WorkerPool:
     """What a client knows of a map at its agent."""
 
     def __init__(self, spec: JobSpec) -> None:
+        assert spec.work is not None, "workers run something"
         self.id = new_id()
+        beside = os.path.dirname(spec.work.argv[SOCKET_AT]) if spec.work.argv[SOCKET_AT:] else ""  # noqa: PTH120
+        self.values = Values(f"{beside or '.'}/values/{self.id}")
         self.cursor = 0  # Outcomes heard since it was opened.
         self.next_number = 0
         self.is_open = False

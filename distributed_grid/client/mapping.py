@@ -83,7 +83,8 @@ class Mapping:
         plan: Plan,
         name: str,
     ) -> None:
-        data = packed(function, what="function", index=-1)
+        data = packed(function, what="function", index=-1, put=pool.values.put)
+        pool.values.hold_function(data)
         self.pool = pool
         self.name = name
         self.is_ordered = plan.is_ordered
@@ -130,6 +131,8 @@ class Mapping:
         """Whether more items may be on their way."""
         if self._has_all or self._items - self._read >= WINDOW_CALLS:
             return False
+        if not self.pool.values.has_room:
+            return False
         return self._call_bytes + self._result_bytes < WINDOW_BYTES
 
     def begin_gathering(self, now_s: float) -> None:
@@ -152,11 +155,12 @@ class Mapping:
         index, number = self._items, self.pool.new_number()
         self._items += 1
         try:
-            call = MapCall(number, packed(item, what="item", index=index))
+            data = packed(item, what="item", index=index, put=self.pool.values.put)
         except NotPicklable as error:
             self._arrive(index, error)
             return
-        self._unfinished[number] = call
+        call = self._unfinished[number] = MapCall(number, data)
+        self.pool.values.hold(data)
         self._unsent.append(call)
         self._call_bytes += len(call.data)
         self._gathered_bytes += len(call.data)
@@ -276,6 +280,7 @@ class Mapping:
                     self._progress.clear()
                 show(outcome.printed)
             index = outcome.number - self._first
+            self.pool.values.release(call.data)
             self._call_bytes -= len(call.data)
             self._result_bytes += len(outcome.data)
             self._arrive(index, outcome)

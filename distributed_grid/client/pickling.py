@@ -8,6 +8,7 @@ cloudpickle sends by value what the other process cannot import: lambdas, closur
 was defined in `__main__`. It is loaded only where plain data does not do.
 """
 
+import contextlib
 import pickle
 import traceback
 from collections.abc import Callable
@@ -16,12 +17,23 @@ from typing import Any, Final
 import msgspec
 
 from distributed_grid.errors import CallFailed, NotPicklable, shown
-from distributed_grid.wire.maps import PAYLOAD_BYTES_MAX, Raised
+from distributed_grid.wire.maps import ASIDE_BYTES_MIN, PAYLOAD_BYTES_MAX, Raised
 
 PLAIN: Final = frozenset({int, float, bool, str, bytes, type(None)})
+ASIDE: Final = b"\0"  # How bytes begin of which some were put aside; a pickle begins otherwise.
+WHOLE_BYTES_MAX: Final = 8 << 20  # A pickle that is larger is put aside whole.
+Put = Callable[[memoryview], str]
 TRACEBACK_CHARACTERS_MAX: Final = 100_000  # A deep recursion repeats itself.
 # Raised here, these would end the caller's program or its loop without a word.
 _NOT_RAISED_HERE: Final = (StopIteration, StopAsyncIteration)
+
+
+class Aside(msgspec.Struct, array_like=True):
+    """A value of which something was put aside."""
+
+    data: bytes  # Its pickle; empty: that is the last of those that were put aside.
+    names: list[str]  # Its buffers.
+    beside: list[str] = []
 
 
 class RemoteTraceback(Exception):  # As in concurrent.futures: it is shown as the cause.
@@ -35,22 +47,44 @@ class RemoteTraceback(Exception):  # As in concurrent.futures: it is shown as th
         return f'\n"""\n{self.text}"""'
 
 
-def packed(value: Any, *, what: str, index: int) -> bytes:
-    """A value as bytes."""
-    data = _dumped(value, what=what, index=index)
+def packed(value: Any, *, what: str, index: int, put: Put | None = None) -> bytes:
+    """A value as bytes; with `put` what is large in it goes there, and only its name is in them."""
+    large: list[memoryview] = []
+
+    def aside(buffer: pickle.PickleBuffer) -> bool:
+        """Whether it stays in."""
+        with contextlib.suppress(BufferError):  # Not in one piece.
+            if (raw := buffer.raw()).nbytes >= ASIDE_BYTES_MIN:
+                large.append(raw)
+                return False
+        return True
+
+    data = _dumped(value, what=what, index=index, aside=aside if put is not None else None)
+    if put is not None and (large or len(data) > WHOLE_BYTES_MAX):
+        try:
+            names = [put(one) for one in large]
+            if len(data) > ASIDE_BYTES_MIN:
+                names.append(put(memoryview(data)))
+                data = b""
+        except OSError as error:
+            why = f"it is large, and cannot be put aside: {error}"
+            raise NotPicklable(index, what=what, why=why) from error
+        return ASIDE + msgspec.msgpack.encode(Aside(data, names))
     if len(data) > PAYLOAD_BYTES_MAX:
         why = f"it has {len(data)} bytes, at most {PAYLOAD_BYTES_MAX} travel at once"
         raise NotPicklable(index, what=what, why=why)
     return data
 
 
-def _dumped(value: Any, *, what: str, index: int) -> bytes:
+def _dumped(
+    value: Any, *, what: str, index: int, aside: Callable[[pickle.PickleBuffer], bool] | None = None
+) -> bytes:
     if type(value) in PLAIN:
         return pickle.dumps(value, protocol=5)
     try:
         import cloudpickle  # type: ignore[import-untyped]
 
-        data: bytes = cloudpickle.dumps(value, protocol=5)
+        data: bytes = cloudpickle.dumps(value, protocol=5, buffer_callback=aside)
     except Exception as error:  # Anything: __reduce__ and __getstate__ are other people's code.
         raise NotPicklable(index, what=what, why=_sentence(error)) from error
     return data
@@ -58,7 +92,34 @@ def _dumped(value: Any, *, what: str, index: int) -> bytes:
 
 def unpacked(data: bytes) -> Any:
     """The value; raises whatever its classes raise."""
-    return pickle.loads(data)  # noqa: S301  # From our own client or worker, through a 0600 socket.
+    if not data.startswith(ASIDE):
+        return pickle.loads(data)  # noqa: S301  # From our own client, through a 0600 socket.
+    found = _aside(data)
+    large = [fetched(name) for name in found.names]
+    return pickle.loads(found.data or large.pop(), buffers=large)  # noqa: S301
+
+
+def values_of(data: bytes) -> list[str]:
+    """The names of what was put aside of a value, or is needed beside it."""
+    if not data.startswith(ASIDE):
+        return []
+    found = _aside(data)
+    return found.names + found.beside
+
+
+def beside(data: bytes, names: list[str]) -> bytes:
+    """A value inside of which there is another, of which this was put aside."""
+    found = _aside(data) if data.startswith(ASIDE) else Aside(data, [])
+    return ASIDE + msgspec.msgpack.encode(Aside(found.data, found.names, names))
+
+
+def _aside(data: bytes) -> Aside:
+    return msgspec.msgpack.decode(memoryview(data)[1:], type=Aside)
+
+
+def fetched(name: str) -> Any:
+    """What was put aside, as a buffer; a worker knows how."""
+    raise LookupError(name)
 
 
 def outcome_of(function: Callable[[Any], Any], data: bytes) -> tuple[str, bytes]:

@@ -8,6 +8,7 @@ Invariant: it ends with code 0 when nobody needs it, and only then: else another
 """
 
 import contextlib
+import mmap
 import os
 import sys
 import threading
@@ -16,7 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-from distributed_grid.client import map_calls
+from distributed_grid.client import map_calls, pickling
 from distributed_grid.client.blocking import Caller
 from distributed_grid.client.pickling import outcome_of, raised_of, unpacked
 from distributed_grid.client.printing import Prints
@@ -29,6 +30,7 @@ from distributed_grid.wire.maps import (
     MapOutcome,
     TakeCalls,
     TakenCalls,
+    WantValue,
 )
 
 BATCH_NS: Final = 50_000_000  # Of work taken at once: it hides the cost of asking for it.
@@ -38,6 +40,7 @@ IDLE_MS: Final = 1_000  # Without calls for so long it ends, and others may have
 UNABLE_CHARACTERS_MAX: Final = 1_000  # A reason, not a traceback.
 ORPHAN_S: Final = 10.0  # A crashed agent is back in 1 s, and the client begins its map again.
 RETRY_S: Final = 0.05
+AWAY: Final = (NoAgent, NotFound, Overloaded, MeshUnreachable)  # It may be back in a moment.
 
 
 class Worker:
@@ -57,6 +60,7 @@ class Worker:
         self._done_bytes = 0
         self._batch = threading.Condition()
         self._began_s = 0.0  # When the batch did; 0: none is being worked on.
+        pickling.fetched = self._value
 
     def serve(self) -> None:
         """Until there is nothing to do."""
@@ -171,9 +175,23 @@ class Worker:
         while True:
             try:
                 return caller.run(map_calls.take(self._map, wanted))
-            except (NoAgent, NotFound, Overloaded, MeshUnreachable):
+            except AWAY:
                 if time.monotonic() > until_s:
                     return None
+                time.sleep(RETRY_S)
+
+    def _value(self, name: str) -> mmap.mmap:
+        """A large value of a call: this machine has it once, and a call's changes are its own."""
+        until_s = time.monotonic() + ORPHAN_S
+        while True:
+            try:
+                wanted = WantValue(job=self._job, value=name)
+                path = self._caller.run(map_calls.value(self._map, wanted)).path
+                with open(path, "rb") as file:  # noqa: PTH123
+                    return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+            except (*AWAY, FileNotFoundError):  # It made room for others in between.
+                if time.monotonic() > until_s:
+                    raise
                 time.sleep(RETRY_S)
 
 

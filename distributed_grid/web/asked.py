@@ -16,7 +16,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Message
 
 from distributed_grid.agent import Operations
-from distributed_grid.agent.far_maps import PART, TAKE, FarWorkers
+from distributed_grid.agent.far_maps import PART, TAKE, VALUE, FarWorkers
 from distributed_grid.agent.guests_only import GuestsOnly
 from distributed_grid.agent.questions import Asker, Piece
 from distributed_grid.agent.tails import TailAnswers
@@ -51,7 +51,7 @@ class Asked:
         """The answer, in one piece or as it comes."""
         own: Any = GuestsOnly(self._own, asker) if asker.is_guest else self._own
         try:
-            if question.operation in (TAKE, PART):
+            if question.operation in (TAKE, PART, VALUE):
                 answer: Any = Response(await self._worker(asker, question))
             elif question.operation == TAILS:
                 answer = Response(await self._ends(asker, question))

@@ -33,7 +33,7 @@ from distributed_grid.wire.api import (
     Nothing,
     WaitMany,
 )
-from distributed_grid.wire.maps import FeedMap, OpenMap, TakeCalls
+from distributed_grid.wire.maps import FeedMap, OpenMap, TakeCalls, WantValue
 from distributed_grid.wire.sharing import ChangeOffers
 
 JOB_STATES: tuple[str, ...] = get_args(JobState)
@@ -140,6 +140,11 @@ async def _take_calls(operations: Operations, request: Request) -> Any:
     return await operations.maps.take(request.path_params["map"], wanted)
 
 
+async def _map_value(operations: Operations, request: Request) -> Any:
+    wanted = await body(request, WantValue, msgspec.msgpack.decode)
+    return await operations.maps.value(request.path_params["map"], wanted)
+
+
 async def _hold_map(operations: Operations, request: Request) -> Any:
     holding = operations.maps.hold(request.path_params["map"])
     return StreamingResponse(await _begun(holding), media_type="application/octet-stream")
@@ -228,6 +233,7 @@ HANDLERS: dict[str, Handler] = {
     "open_map": _open_map,
     "feed_map": _feed_map,
     "take_calls": _take_calls,
+    "map_value": _map_value,
     "hold_map": _hold_map,
     "close_map": _close_map,
     "sharing": _sharing,

@@ -13,7 +13,15 @@ import msgspec
 from distributed_grid.model.ids import JobId
 from distributed_grid.model.job import JobSpec
 from distributed_grid.model.transit import Transit
-from distributed_grid.wire.maps import FeedMap, MapNews, OpenMap, TakeCalls, TakenCalls
+from distributed_grid.wire.maps import (
+    FeedMap,
+    MapNews,
+    OpenMap,
+    TakeCalls,
+    TakenCalls,
+    ValueHere,
+    WantValue,
+)
 
 JobState = Literal[
     "waiting",  # For another job, or for resources.
@@ -256,6 +264,8 @@ ROUTES: tuple[Route, ...] = (
           "Add calls, and answer when there are results", codec="msgpack"),
     Route("take_calls", "POST", "/v1/maps/{map}/take", TakeCalls, TakenCalls,
           "For workers: tell results, and answer when there are calls", codec="msgpack"),
+    Route("map_value", "POST", "/v1/maps/{map}/value", WantValue, ValueHere,
+          "For workers: where a large value of a call is", codec="msgpack"),
     Route("hold_map", "GET", "/v1/maps/{map}/hold", Nothing, "application/octet-stream",
           "Keeps a map alive for as long as somebody listens"),
     Route("close_map", "POST", "/v1/maps/{map}/close", Nothing, Nothing,

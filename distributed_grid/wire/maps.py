@@ -12,6 +12,7 @@ from distributed_grid.model.ids import JobId
 from distributed_grid.model.job import JobSpec
 
 PAYLOAD_BYTES_MAX = 48 << 20  # Of one function, item or result: it fits into one request.
+ASIDE_BYTES_MIN = 1 << 20  # A buffer of this size does not travel in a call, but as a file.
 BATCH_BYTES = 4 << 20  # More than this is not gathered before it is sent.
 
 # Of a job of another node: the agent of the machine it runs on, and the Python of that agent.
@@ -52,6 +53,19 @@ class Raised(msgspec.Struct, frozen=True, array_like=True):
     kind: str
     message: str
     traceback: str
+
+
+class WantValue(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker needs a value that was too large for a call."""
+
+    job: JobId  # Of the worker.
+    value: str  # The SHA-256 of its bytes.
+
+
+class ValueHere(msgspec.Struct, frozen=True, kw_only=True):
+    """Where it is on the worker's machine, for the moment."""
+
+    path: str
 
 
 class OpenMap(msgspec.Struct, frozen=True, kw_only=True):

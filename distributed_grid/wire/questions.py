@@ -77,6 +77,7 @@ class Asked(NamedTuple):
 
 # Everything else (submitting, lending, tickets, stopping the agent) is for those who sit there.
 # `take_calls` is what a worker of a map asks, and `take_part` some of a long question of that kind;
+# `map_value` is how a large value of its calls can be fetched;
 # `tails` is what a job's home asks the node that ran it (`tails`).
 ASKED: Final[dict[str, Asked]] = {
     "cancel": Asked(),
@@ -88,6 +89,7 @@ ASKED: Final[dict[str, Asked]] = {
     "job": Asked(),
     "jobs": Asked(),
     "logs": Asked(is_stream=True),
+    "map_value": Asked(by_guests=False, by_workers=True),
     "output": Asked(),
     "outputs": Asked(),
     "queue": Asked(by_guests=False),

@@ -11,18 +11,20 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from benchmarks.peers.environment import learning_path
 from distributed_grid import Executor
 from distributed_grid.client.cluster import connect
 from tests.mesh_jobs import PLAIN
-from tests.mesh_lab import MeshLab
+from tests.mesh_lab import MeshLab, awaited
 
 pytestmark = pytest.mark.slow
 
 PATIENCE_S = 120
 ROOT = Path(__file__).parents[2]
+LARGE_BYTES = 52 << 20  # More than fits into a request.
 
 
 @pytest.fixture(scope="module")
@@ -150,6 +152,41 @@ def test_what_workers_elsewhere_write_is_in_the_log_of_the_map(desk, cluster):
     assert "desk" in meanwhile
     assert "barn" in meanwhile
     assert "barn" in logs()
+
+
+def test_a_large_array_travels_once_to_a_machine_and_each_call_has_its_own(lab, desk, cluster):
+    barn = lab["barn"]
+    before = barn.figure("grid_files_received_bytes_total")
+    large = np.random.default_rng(7).integers(1 << 62, size=LARGE_BYTES // 8)
+    told = large[:1_000].tolist()
+
+    def change(number):
+        found = place(number)
+        large[number] += 1  # Of this process: the function is read once.
+        return found, int(large[number]), large.nbytes
+
+    def look(array, number):
+        array[0] += 1  # Of this call.
+        return int(array[0]), int(array[number])
+
+    until, seen = time.monotonic() + PATIENCE_S, {}
+    with cluster.map(change, range(1_000), cwd=desk.dir) as results:
+        for (number, where), value, size in results:
+            assert (value, size) == (told[number] + 1, LARGE_BYTES)
+            seen[where] = seen.get(where, 0) + 1
+            enough = len(seen) == 2 and min(seen.values()) > 10
+            if enough or time.monotonic() > until:
+                break
+    with Executor(cluster=cluster, cwd=desk.dir) as executor:
+        found = [executor.submit(look, large, n).result(PATIENCE_S) for n in range(1, 5)]
+        mapped = list(cluster.map(look, [large] * 4, range(1, 5), cwd=desk.dir))
+
+    assert found == mapped == [(told[0] + 1, told[n]) for n in range(1, 5)]
+    assert set(seen) == {"desk", "barn"}
+    travelled = barn.figure("grid_files_received_bytes_total") - before
+    assert LARGE_BYTES <= travelled < 1.1 * LARGE_BYTES
+    cluster.close()
+    awaited(lambda: not list((desk.home / "values").iterdir()), lambda: "values are left")
 
 
 def test_scikit_learn_runs_on_both_machines(desk):

@@ -23,7 +23,15 @@ from distributed_grid.client.mapping import (
     Mapping,
     Plan,
 )
-from distributed_grid.client.pickling import PLAIN, packed
+from distributed_grid.client.pickling import (
+    ASIDE,
+    PLAIN,
+    WHOLE_BYTES_MAX,
+    Put,
+    beside,
+    packed,
+    values_of,
+)
 from distributed_grid.client.printing import show
 from distributed_grid.errors import MapEnded, NotPicklable
 from distributed_grid.wire.maps import MapCall, MapNews
@@ -60,7 +68,8 @@ class Submissions(Mapping):
     @property
     def has_room(self) -> bool:
         """Whether another call may be sent."""
-        return len(self._futures) < self._limit and self._call_bytes < WINDOW_BYTES
+        is_much = self._call_bytes >= WINDOW_BYTES or not self.pool.values.has_room
+        return len(self._futures) < self._limit and not is_much
 
     @property
     def _limit(self) -> int:
@@ -73,7 +82,7 @@ class Submissions(Mapping):
     def gather(self, now_s: float) -> None:
         """Take from the queue what may be sent now; what cannot travel fails alone."""
         self.begin_gathering(now_s)
-        queue, size = self.queue, 0
+        queue, size, put = self.queue, 0, self.pool.values.put
         # Read anew each time: it may change.
         known: dict[int, tuple[Callable[..., Any], bytes]] = {}
         while queue and size < SEND_BYTES and len(self._unsent) < TURN_CALLS and self.has_room:
@@ -86,13 +95,14 @@ class Submissions(Mapping):
                 self.pool.next_number = number + 1
                 try:
                     if id(function) not in known:
-                        data = packed(function, what="function", index=number)
+                        data = packed(function, what="function", index=number, put=put)
                         known[id(function)] = (function, data)
-                    data = _arguments(known[id(function)][1], args, kwargs, number)
+                    data = _arguments((known[id(function)][1], args, kwargs), number, put)
                 except NotPicklable as error:
                     future.set_exception(error)
                     continue
                 call = MapCall(number, data)
+                self.pool.values.hold(data)
                 self._futures[number] = future
                 self._unfinished[number] = call
                 self._unsent.append(call)
@@ -123,7 +133,9 @@ class Submissions(Mapping):
             told += 1
             if outcome.printed:
                 show(outcome.printed)
-            self._call_bytes -= len(unfinished.pop(number).data)
+            call = unfinished.pop(number)
+            self._call_bytes -= len(call.data)
+            self.pool.values.release(call.data)
             if how == "returned":
                 try:
                     value = loads(data)
@@ -165,13 +177,15 @@ class Submissions(Mapping):
         self._call_bytes = 0
 
 
-def _arguments(
-    function: bytes, args: tuple[Any, ...], kwargs: dict[str, Any], number: int
-) -> bytes:
-    for value in args:
+def _arguments(call: tuple[bytes, tuple[Any, ...], dict[str, Any]], number: int, put: Put) -> bytes:
+    for value in call[1]:
         if type(value) not in PLAIN:
             break
     else:
-        if not kwargs:
-            return pickle.dumps((function, args, kwargs), 5)
-    return packed((function, args, kwargs), what="argument", index=number)
+        if not call[2] and not call[0].startswith(ASIDE):
+            data = pickle.dumps(call, 5)
+            if len(data) <= WHOLE_BYTES_MAX:
+                return data
+    data = packed(call, what="argument", index=number, put=put)
+    names = values_of(call[0])
+    return beside(data, names) if names else data
