@@ -40,7 +40,7 @@ class GridBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]
         super().__init__(nesting_level=nesting_level, inner_max_num_threads=inner_max_num_threads)
         self._cluster, self._wishes = cluster or connect(), wishes
         self._executor: Executor | None = None  # Kept warm from call to call.
-        self._workers = 0
+        self._workers, self._cpus = 0, float(wishes.get("cpus", 1))
 
     def effective_n_jobs(self, n_jobs: int | None) -> int:
         """How many workers."""
@@ -50,7 +50,7 @@ class GridBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]
             return n_jobs
         with Caller(self._cluster.socket) as caller:
             milli = caller.run(status()).cpu_milli_total + caller.run(cores_around())
-        every = int(milli / 1_000 / max(float(self._wishes.get("cpus", 1)), 0.1))
+        every = int(milli / 1_000 / max(self._cpus, 0.1))
         return max(every + 1 + (-1 if n_jobs is None else n_jobs), 1)
 
     def configure(self, n_jobs: int = 1, parallel: Any = None, **_: Any) -> int:
@@ -59,14 +59,12 @@ class GridBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]
         workers = self.effective_n_jobs(n_jobs)
         if self._executor is None or workers != self._workers:
             self.end()
-            threads = self.inner_max_num_threads or int(float(self._wishes.get("cpus", 1))) or 1
+            threads = self.inner_max_num_threads or int(self._cpus) or 1
             env = dict.fromkeys(self.MAX_NUM_THREADS_VARS, str(threads))
-            wishes = {"name": "joblib", **self._wishes}
-            wishes["env"] = {**env, **(wishes.get("env") or {})}
-            self._executor, self._workers = (
-                Executor(workers, cluster=self._cluster, **wishes),
-                workers,
-            )
+            env |= self._wishes.get("env") or {}
+            wishes = {"name": "joblib", **self._wishes, "env": env}
+            self._workers = workers
+            self._executor = Executor(workers, cluster=self._cluster, **wishes)
         return workers
 
     def submit(
@@ -98,9 +96,6 @@ class GridBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]
         if self._executor is not None:
             self._executor.terminate_workers()
             self._executor = None
-
-    def __reduce__(self) -> Any:  # Whatever holds one and travels gets another there.
-        return (GridBackend, ())
 
 
 def _run(batch: Callable[[], Any]) -> Any:

@@ -38,6 +38,7 @@ from distributed_grid.wire.questions import PART_BYTES_MAX, Question
 
 # The operations, in `wire.questions.ASKED`.
 TAKE, PART, VALUE = "take_calls", "take_part", "map_value"
+HomeOf = Callable[[JobId], NodeId | None]
 AT_ONCE: Final = 8  # Parts on their way; with 32 KiB each that is 5 MB/s over a link of 50 ms.
 LONG_S: Final = 60.0  # For the calls of one answer: 48 MB over a link of 1 MB/s.
 UPLOADS_MAX: Final = 64  # Of one node: its workers tell one after the other.
@@ -49,14 +50,9 @@ class FarMaps:
     """`MapOperations` of one agent, for its own clients and for workers of any node's map."""
 
     def __init__(
-        self,
-        own: Operations,
-        remote: Remote,
-        home_of: Callable[[JobId], NodeId | None],
-        values: Values | None = None,
+        self, own: Operations, remote: Remote, home_of: HomeOf, values: Values | None = None
     ) -> None:
-        self._own, self._remote, self._home_of = own, remote, home_of
-        self._values = values
+        self._own, self._remote, self._home_of, self._values = own, remote, home_of, values
         self._numbers, self._start = count(1), os.urandom(8).hex()
 
     @property

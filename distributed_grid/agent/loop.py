@@ -190,7 +190,7 @@ class Agent:
                 work += [self._luggage.run()] if self._luggage is not None else []
                 work += [self.tails.run()] if self.tails is not None else []
                 if self.values is not None:
-                    work.append(self.values.tidy(lambda: self.maps.known))
+                    work.append(self.values.tidy(self.maps.is_known))
                 running += [tasks.create_task(each) for each in work]
             await self._going.wait()
             for task in running:

@@ -8,7 +8,7 @@ that have no outcome; its workers are jobs like any other, and go on meanwhile.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Container, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Final, NamedTuple
 
 import msgspec
@@ -205,10 +205,9 @@ class Maps:
             for index in attempt.indices
         }
 
-    @property
-    def known(self) -> Container[str]:
-        """The maps that there are."""
-        return self._maps.keys()
+    def is_known(self, map_id: str) -> bool:
+        """Whether there is such a map."""
+        return map_id in self._maps
 
     # What the loop tells
 

@@ -9,7 +9,7 @@ opened it.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from typing import Final
 
 from distributed_grid.agent.fetching import Fetching
@@ -51,8 +51,10 @@ class Values:
                     self._files.keep, folder, owner=_owner(*key), amount=ASKED
                 )
             self._packed.move_to_end(key)
-            while len(self._packed) > 1 and self._packed_bytes > KEPT_BYTES:
-                self._let_go(next(iter(self._packed)))
+            while sum(one.content_bytes for one in self._packed.values()) > KEPT_BYTES:
+                if (oldest := next(iter(self._packed))) == key:
+                    break
+                self._let_go(oldest)
             return self._packed[key].id
 
     async def brought(self, home: NodeId, manifest: ManifestId) -> str:
@@ -82,19 +84,15 @@ class Values:
         if is_id(map_id):
             await asyncio.to_thread(self._files.remove, f"{self._made}/{map_id}")
 
-    async def tidy(self, maps: Callable[[], Container[str]]) -> None:
+    async def tidy(self, is_known: Callable[[str], bool]) -> None:
         """What an agent before this one left behind goes, unless its map goes on."""
         for name in await asyncio.to_thread(self._files.folders, self._brought):
             if name not in self._here:
                 await asyncio.to_thread(self._files.remove, f"{self._brought}/{name}")
         await asyncio.sleep(RETURN_S)
         for map_id in await asyncio.to_thread(self._files.folders, self._made):
-            if map_id not in maps():
+            if not is_known(map_id):
                 await self.forget(map_id)
-
-    @property
-    def _packed_bytes(self) -> int:
-        return sum(one.content_bytes for one in self._packed.values())
 
     def _let_go(self, key: tuple[str, str]) -> None:
         self._chunks.unpin(self._packed.pop(key).id, _owner(*key))

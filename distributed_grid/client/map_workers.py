@@ -14,7 +14,7 @@ import msgspec
 from distributed_grid.client import map_calls
 from distributed_grid.client.calls import Call
 from distributed_grid.client.specification import NAME_CHARACTERS_MAX, new_id, specification
-from distributed_grid.client.values import Values
+from distributed_grid.client.values import LargeValues
 from distributed_grid.model.job import Array, JobSpec, Work
 from distributed_grid.wire.maps import GUEST_PYTHON, GUEST_SOCKET, OpenMap
 
@@ -91,8 +91,8 @@ class WorkerPool:
     def __init__(self, spec: JobSpec) -> None:
         assert spec.work is not None, "workers run something"
         self.id = new_id()
-        beside = os.path.dirname(spec.work.argv[SOCKET_AT]) if spec.work.argv[SOCKET_AT:] else ""  # noqa: PTH120
-        self.values = Values(f"{beside or '.'}/values/{self.id}")
+        beside = os.path.dirname(spec.work.argv[SOCKET_AT])  # noqa: PTH120
+        self.values = LargeValues(f"{beside}/values/{self.id}")
         self.cursor = 0  # Outcomes heard since it was opened.
         self.next_number = 0
         self.is_open = False

@@ -16,7 +16,7 @@ NEEDED_BYTES: Final = 2 << 30  # Of calls on their way: beyond this nothing is s
 IDLE_BYTES: Final = 1 << 30  # The next call may need them again.
 
 
-class Values:
+class LargeValues:
     """Those of one pool of workers."""
 
     def __init__(self, folder: str) -> None:

@@ -282,7 +282,7 @@ async def test_a_worker_asks_nothing(operation):
 async def test_what_runs_on_a_worker_may_ask_for_its_work():
     asked = {name for name in ASKED if (await Pair(roles=("worker",)).ask(name)).status == 200}
 
-    assert asked == {"take_calls", "take_part"}
+    assert asked == {"map_value", "take_calls", "take_part"}
 
 
 async def test_a_guest_asks_about_jobs_only():

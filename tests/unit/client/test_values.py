@@ -5,7 +5,7 @@ import pytest
 
 from distributed_grid.client import pickling, values
 from distributed_grid.client.pickling import packed, unpacked, values_of
-from distributed_grid.client.values import Values
+from distributed_grid.client.values import LargeValues
 from distributed_grid.errors import NotPicklable
 from distributed_grid.wire.maps import ASIDE_BYTES_MIN
 
@@ -14,7 +14,7 @@ MIB = 1 << 20
 
 @pytest.fixture
 def kept(tmp_path, monkeypatch):
-    made = Values(str(tmp_path / "values"))
+    made = LargeValues(str(tmp_path / "values"))
     folder = tmp_path / "values"
     monkeypatch.setattr(
         pickling, "fetched", lambda name: bytearray((folder / name / "data").read_bytes())
@@ -122,7 +122,7 @@ def test_no_more_is_sent_ahead_than_there_is_room_for(kept, monkeypatch):
 
 def test_a_disk_that_takes_nothing_is_a_sentence(tmp_path):
     (tmp_path / "file").touch()
-    full = Values(str(tmp_path / "file" / "values"))
+    full = LargeValues(str(tmp_path / "file" / "values"))
 
     with pytest.raises(NotPicklable, match=r"it is large, and cannot be put aside: .*Not a dir"):
         packed([an_array(b"a")], what="item", index=3, put=full.put)
