@@ -43,7 +43,7 @@ $3"
 """
 _MUSL = "platform.libc_ver = lambda *_, **__: ('', '')"
 _SSHD_CONFIG = """\
-ListenAddress 127.0.0.1
+ListenAddress {address}
 HostKey {root}/host_key
 AuthorizedKeysFile {root}/key.pub
 StrictModes no
@@ -56,11 +56,11 @@ SetEnv HOME={home} PATH={bin} LC_ALL=C.UTF-8 PIP_INDEX_URL=http://127.0.0.1:9/ P
 """
 _SSH_CONFIG = """\
 Host attic
-  HostName 127.0.0.1
-  User root
+  HostName {address}
+  User {user}
   IdentityFile {root}/key
 Host bare
-  HostName 127.0.0.1
+  HostName {address}
 Host *
   IdentitiesOnly yes
   UserKnownHostsFile {root}/known_hosts
@@ -68,10 +68,14 @@ Host *
 """
 
 
-class SshLab:
-    """The machine `attic`."""
+ADA = 4711  # The id of somebody without rights.
+_WITH_ADA = 'mount --bind "$0" /etc/passwd && exec "$@"'
 
-    def __init__(self, net: Namespace) -> None:
+
+class SshLab:
+    """The machine `attic`; with `user` ada it is somebody's who is not root, and has no Python."""
+
+    def __init__(self, net: Namespace, *, user: str = "root", address: str = "127.0.0.1") -> None:
         if not SSHD.exists():
             pytest.skip("there is no sshd: run scripts/setup")
         self.net = net
@@ -81,7 +85,9 @@ class SshLab:
             folder.mkdir(exist_ok=True)
         for name in _PRESENT:
             self.give(name)
-        self.give_python()
+        self.uid = ADA if user == "ada" else 0
+        if user == "root":
+            self.give_python()
         # It lends whatever else this machine does.
         config = self.home / ".config/grid/cluster_config.yaml"
         config.parent.mkdir(parents=True)
@@ -90,13 +96,19 @@ class SshLab:
             words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.root / name)]
             subprocess.run(words, check=True, timeout=30)
         host_key = (self.root / "host_key.pub").read_text()
-        (self.root / "known_hosts").write_text(f"127.0.0.1 {host_key}")
-        (self.root / "config").write_text(_SSH_CONFIG.format(root=self.root))
-        told = _SSHD_CONFIG.format(root=self.root, home=self.home, bin=self.bin)
-        (self.root / "sshd_config").write_text(told)
+        (self.root / "known_hosts").write_text(f"{address} {host_key}")
+        words = {"root": self.root, "home": self.home, "bin": self.bin, "address": address}
+        (self.root / "config").write_text(_SSH_CONFIG.format(user=user, **words))
+        (self.root / "sshd_config").write_text(_SSHD_CONFIG.format(**words))
+        people = Path("/etc/passwd").read_text() + f"ada:x:{ADA}:{ADA}::{self.home}:/bin/sh\n"
+        (self.root / "passwd").write_text(people)
+        for file in (self.root, *self.home.rglob("*"), self.home):
+            os.chown(file, self.uid, self.uid)
+        self.root.chmod(0o711)
         # ssh reads the configuration of the account, whatever HOME says.
         self.wrap_ssh("")
-        words = [str(SSHD), "-D", "-e", "-f", str(self.root / "sshd_config")]
+        words = ["unshare", "--mount", "--", "sh", "-c", _WITH_ADA, str(self.root / "passwd")]
+        words += [str(SSHD), "-D", "-e", "-f", str(self.root / "sshd_config")]
         with (self.root / "log").open("wb") as log:
             self._sshd = net.start(words, stdin=subprocess.DEVNULL, stderr=log)
         wait_until(lambda: b"listening" in (self.root / "log").read_bytes())
@@ -145,9 +157,10 @@ class SshLab:
     def grid(self, *words: str) -> "subprocess.CompletedProcess[str]":
         """`grid` as installed there."""
         told = [f"HOME={self.home}", f"PATH={self.bin}", "LC_ALL=C.UTF-8"]
+        inside = ["nsenter", f"--target={self._sshd.pid}", "--net", "--mount", f"--wd={self.home}"]
+        inside += [f"--setuid={self.uid}", f"--setgid={self.uid}", "--"]
         return subprocess.run(
-            self.net.command(["env", "-i", *told, str(self.opt / "current/bin/grid"), *words]),
-            cwd=self.home,
+            [*inside, "env", "-i", *told, str(self.opt / "current/bin/grid"), *words],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -69,6 +69,8 @@ def bring(
             )
         else:
             seen = _join(there, agent, say)
+        if target.name not in ("", seen["name"]):
+            seen = there.ask("rename", name=target.name)
         _await_each_other(there, agent, str(seen["id"]), target.host)
     return Brought(
         host=target.host,

@@ -94,10 +94,11 @@ class NoPython(NotBrought):
 def send_python(target: Target, archive: Path, *, kind: str) -> None:
     """Unpack this Python there, unless it does not run: then nothing of it stays."""
     place, draft = f"$HOME/{own_python.PLACE}", f"$HOME/{own_python.PLACE}.$$"
-    script = (
-        f'umask 077 && mkdir -p "{draft}" && tar -xzf - -C "{draft}"'
-        f' && "{draft}/bin/{own_python.NAME}" -I -c "{_FITS}" </dev/null'
-        f' && rm -rf "{place}" && mv "{draft}" "{place}"; code=$?; rm -rf "{draft}"; exit $code'
+    tried = f'/bin/{own_python.NAME}" -I -c "{_FITS}" </dev/null'
+    script = (  # Whoever does the same at this moment may use it already: that one stays.
+        f'umask 077 && mkdir -p "{draft}" && tar -xzf - -C "{draft}" && "{draft}{tried}'
+        f' && {{ "{place}{tried} 2>/dev/null || {{ rm -rf "{place}" && mv "{draft}" "{place}"; }}; }};'
+        f' code=$?; rm -rf "{draft}"; exit $code'
     )
     try:
         with archive.open("rb") as sent:

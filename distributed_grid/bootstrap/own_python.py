@@ -27,7 +27,7 @@ _SYSTEM: Final = re.compile(r"(libc|libm|libdl|librt|libpthread|libutil|libresol
 # The libraries are for this programme alone: jobs have the path that a person gave them.
 _WRAPPER: Final = b"""\
 #!/bin/sh
-GRID_LD=$LD_LIBRARY_PATH LD_LIBRARY_PATH=${0%/*}/../lib exec "$0.bin" "$@"
+GRID_LD=$LD_LIBRARY_PATH LD_LIBRARY_PATH="${0%/*}/../lib" exec "$0.bin" "$@"
 """
 _RESTORE: Final = b"""\
 import os, sys
@@ -47,8 +47,7 @@ def pack(folder: Path) -> Path:
         archive.add(stdlib, f"lib/{NAME}", filter=_wanted)
         for name, file in _libraries([program, *stdlib.glob("lib-dynload/*.so")]).items():
             archive.add(Path(file).resolve(), f"lib/{name}")
-        ours = ((f"bin/{NAME}", _WRAPPER), (f"lib/{NAME}/sitecustomize.py", _RESTORE))
-        for name, text in ours:
+        for name, text in ((f"bin/{NAME}", _WRAPPER), (f"lib/{NAME}/sitecustomize.py", _RESTORE)):
             entry = tarfile.TarInfo(name)
             entry.size, entry.mode = len(text), 0o755
             archive.addfile(entry, io.BytesIO(text))
@@ -57,8 +56,7 @@ def pack(folder: Path) -> Path:
 
 def _wanted(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
     name = entry.name.rpartition("/")[2]
-    is_left = name in _LEFT_OUT or name.startswith(("config-", "_tkinter"))
-    return None if is_left else entry
+    return None if name in _LEFT_OUT or name.startswith(("config-", "_tkinter")) else entry
 
 
 def _libraries(files: list[Path]) -> dict[str, str]:

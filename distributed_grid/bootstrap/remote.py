@@ -116,8 +116,6 @@ def start(*, wanted: str, name: str) -> dict[str, Any]:
     is_up = _ran([GRID, "status"])[0] == 0
     is_ours = _text(STARTED) == wanted
     if is_up and is_ours:
-        if name and nodes()["name"] != name:
-            _ran([GRID, "rename", name])  # Where another has it, it stays as it is.
         return {"was": "runs already", **nodes()}
     if UNIT.exists() and _ran(["systemctl", "--user", "restart", "grid.service"])[0] == 0:
         is_up = True  # It was started there as well.
@@ -143,12 +141,19 @@ def join(*, ticket: str) -> dict[str, Any]:
     return nodes()
 
 
+def rename(*, name: str) -> dict[str, Any]:
+    """Be called so, unless another is; the mesh may know it by an older name."""
+    _ran([GRID, "rename", name])
+    return nodes()
+
+
 ORDERS: Final[dict[str, Callable[..., dict[str, Any]]]] = {
     "look": look,
     "install": install,
     "start": start,
     "nodes": nodes,
     "join": join,
+    "rename": rename,
 }
 PROBE: Final = "import distributed_grid.app, distributed_grid.cli.commands, iroh, sqlite3"
 
@@ -204,18 +209,17 @@ def _make_environment(draft: Path, final: Path) -> None:
     brought = base.with_name(f"{base.name}.bin")  # From another machine, libraries too.
     if brought.exists():
         (draft / "bin/python.bin").symlink_to(brought)
-        wrapper = base.read_text(encoding="utf-8").replace(
-            "${0%/*}/../lib", f"{base.parents[1]}/lib"
-        )
-        (draft / "bin/python").write_text(wrapper, encoding="utf-8")
-        (draft / "bin/python").chmod(0o700)
+        wrapper = base.read_text(encoding="utf-8")
+        _script(draft / "bin/python", wrapper.replace("${0%/*}/..", str(base.parents[1])))
     else:
         (draft / "bin/python").symlink_to(base)
-    grid = draft / "bin/grid"
-    grid.write_text(
-        f'#!/bin/sh\nexec "{final}/bin/python" -P -m distributed_grid "$@"\n', encoding="utf-8"
-    )
-    grid.chmod(0o700)
+    words = f'"{final}/bin/python" -P -m distributed_grid "$@"'
+    _script(draft / "bin/grid", f"#!/bin/sh\nexec {words}\n")
+
+
+def _script(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o700)
 
 
 def _check(place: Path) -> None:

@@ -55,8 +55,7 @@ def command(
             raise click.UsageError("which machine? Name it, or list it under nodes: in a --config")
         if name and len(words) > 1:
             raise click.UsageError("one --name for several machines: bring them in one by one")
-        told = {"name": name, "port": port or 0, "key": key}
-        over = {word: value for word, value in told.items() if value}
+        over = {k: v for k, v in (("name", name), ("port", port), ("key", key)) if v}
         targets = [replace(listed.get(word) or Target(host=word), **over) for word in words]
         for target in targets:
             try:

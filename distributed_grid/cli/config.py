@@ -17,6 +17,7 @@ from distributed_grid.model.home import locate
 from distributed_grid.model.lending import percent
 from distributed_grid.model.settings import Origin
 
+_BOOTSTRAP = frozenset({"nodes", "ssh.key_file"})  # Not the agent's business.
 _ROOT_FLAGS = {"log_level": "logging.level", "log_format": "logging.format"}
 
 
@@ -88,8 +89,10 @@ def check(ctx: click.Context, *, file: str | None) -> None:
         click.echo("no configuration file; the defaults count. Write one with: grid init")
         return
     used = sum(origin.source == "file" for origin in loaded.origins.values())
-    later = sum(entry.origin.source == "file" for entry in loaded.later)
-    click.echo(f"{loaded.file} is good: {used} settings, {later} more for later versions")
+    others = [entry.key in _BOOTSTRAP for entry in loaded.later if entry.origin.source == "file"]
+    by_ssh = f"{sum(others)} for grid bootstrap, " if any(others) else ""
+    later = f"{len(others) - sum(others)} more for later versions"
+    click.echo(f"{loaded.file} is good: {used} settings, {by_ssh}{later}")
 
 
 def _loaded(ctx: click.Context, file: str | None) -> Loaded:

@@ -54,12 +54,9 @@ WantedBy={target}
 class NoService(GridError):
     """systemd does not run the agent."""
 
-    def __init__(self, why: str, *, program: str) -> None:
+    def __init__(self, why: str, *, remedy: str) -> None:
         self.why = why
-        super().__init__(
-            f"systemd does not start Grid here: {why}",
-            remedy=f"Without it cron does (crontab -e): @reboot {program} --detach",
-        )
+        super().__init__(f"systemd does not start Grid here: {why}", remedy=remedy)
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,16 +74,13 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 class Service:
     """The unit of one person, or of the machine."""
 
-    def __init__(self, *, is_system: bool, user: str, data_dir: str | None) -> None:
+    def __init__(self, *, is_system: bool, data_dir: str | None) -> None:
         self.is_system = is_system
         me = pwd.getpwuid(os.geteuid()).pw_name
-        self.user = user or (is_system and os.environ.get("SUDO_USER")) or me
+        self.user = (is_system and os.environ.get("SUDO_USER")) or me
         home, environ = door.home_of(data_dir), {key: os.environ.get(key) for key in KEPT}
         if self.user != me:
-            try:
-                person = pwd.getpwnam(self.user)
-            except KeyError:
-                raise BadValue(user, expected="a user of this machine", remedy="See: id") from None
+            person = pwd.getpwnam(self.user)
             home = locate({}, user_home=person.pw_dir, data_dir=data_dir and home.data)
             environ = {"PATH": os.environ.get("PATH")}
         self._environ = [f"{key}={value}" for key, value in environ.items() if value]
@@ -119,17 +113,16 @@ class Service:
     def install(self) -> bool:
         """See to it that it is there, enabled and runs; whether that changed anything."""
         before, text = self.installed_text(), self.text()
-        is_changed = before != text
-        if not is_changed and self.status().active == "active":
+        if before == text and self.status().active == "active":
             return False
         try:
             self._write(text)
             for words in (("daemon-reload",), ("enable", UNIT), ("restart", UNIT)):
                 self._told(*words)
         except GridError:
-            self._write(before)
             with contextlib.suppress(GridError):
-                self._told("daemon-reload")
+                self._told(*(("daemon-reload",) if before else ("disable", "--now", UNIT)))
+            self._write(before)
             raise
         return True
 
@@ -149,12 +142,11 @@ class Service:
             return Status(unit=str(self.path), is_installed=False)
         shown = self._told("show", UNIT, *(f"--property={name}" for name in _SHOWN))
         said = dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
-        is_enabled = said.get("UnitFileState") == "enabled"
         return Status(
             unit=str(self.path),
             is_installed=True,
             is_current=text == self.text(),
-            at_boot=is_enabled and (self.is_system or self.lingers()),
+            at_boot=said.get("UnitFileState") == "enabled" and (self.is_system or self.lingers()),
             active=said.get("ActiveState") or "unknown",
             state=said.get("SubState") or "unknown",
             pid=int(said.get("MainPID") or 0),
@@ -162,12 +154,7 @@ class Service:
 
     def lingers(self) -> bool:
         """Whether the services of this person begin without a login."""
-        code, said = _ran("loginctl", "show-user", self.user, "--property=Linger")
-        return code == 0 and said == "Linger=yes"
-
-    def let_linger(self) -> bool:
-        """Ask for it; whether it is so."""
-        return self.lingers() or _ran("loginctl", "enable-linger", self.user)[0] == 0
+        return _ran("loginctl", "show-user", self.user, "--property=Linger") == (0, "Linger=yes")
 
     def _told(self, *words: str) -> str:
         code, said = _ran("systemctl", *([] if self.is_system else ["--user"]), *words)
@@ -188,7 +175,9 @@ class Service:
             raise self._failed(f"{self.path}: {error.strerror}") from None
 
     def _failed(self, why: str) -> NoService:
-        return NoService(why, program=" ".join(self.words))
+        line = f"Without it cron does (crontab -e): @reboot {' '.join(self.words)} --detach"
+        is_lacking = self.is_system and os.geteuid() != 0
+        return NoService(why, remedy="Run it with sudo" if is_lacking else line)
 
 
 def _program() -> list[str]:
@@ -222,9 +211,8 @@ def _ran(name: str, *words: str) -> tuple[int, str]:
         )
     except subprocess.TimeoutExpired:
         return 1, f"it took longer than {COMMAND_S:g} s"
-    if done.returncode == 0:
-        return 0, done.stdout.strip()
-    return done.returncode, " / ".join((done.stderr or done.stdout).strip().splitlines()[-3:])
+    said = done.stderr if done.returncode else done.stdout
+    return done.returncode, said.strip()
 
 
 @click.group("service")
@@ -235,8 +223,9 @@ def command() -> None:
 def _options(function: "click.decorators.FC") -> "click.decorators.FC":
     for decorate in (
         click.option("--data-dir", metavar="DIR", help="Of the agent; else GRID_HOME or XDG."),
-        click.option("--user", default="", metavar="NAME", help="Who runs it, of --system."),
-        click.option("--system", "is_system", is_flag=True, help="Of the machine; needs root."),
+        click.option(
+            "--system", "is_system", is_flag=True, help="Of the machine, run as you: with sudo."
+        ),
         json_option,
     ):
         function = decorate(function)
@@ -245,11 +234,14 @@ def _options(function: "click.decorators.FC") -> "click.decorators.FC":
 
 @command.command("install")
 @_options
-def install(*, is_system: bool, user: str, data_dir: str | None, as_json: bool) -> None:
+def install(*, is_system: bool, data_dir: str | None, as_json: bool) -> None:
     """Write the unit, enable it and start it; an agent that runs goes over to it."""
-    service = Service(is_system=is_system, user=user, data_dir=data_dir)
+    service = Service(is_system=is_system, data_dir=data_dir)
     is_changed = service.install()
-    if not is_system and not service.let_linger():
+    lingers = (
+        is_system or service.lingers() or _ran("loginctl", "enable-linger", service.user)[0] == 0
+    )
+    if not lingers:
         tell(
             f"grid: it starts when you log in; at boot after: loginctl enable-linger {service.user}"
         )
@@ -261,9 +253,9 @@ def install(*, is_system: bool, user: str, data_dir: str | None, as_json: bool) 
 
 @command.command("status")
 @_options
-def status(*, is_system: bool, user: str, data_dir: str | None, as_json: bool) -> None:
+def status(*, is_system: bool, data_dir: str | None, as_json: bool) -> None:
     """Whether the service is installed, runs, and starts at boot."""
-    seen = Service(is_system=is_system, user=user, data_dir=data_dir).status()
+    seen = Service(is_system=is_system, data_dir=data_dir).status()
     if as_json:
         print_json(seen)
     elif not seen.is_installed:
@@ -278,9 +270,9 @@ def status(*, is_system: bool, user: str, data_dir: str | None, as_json: bool) -
 
 @command.command("uninstall")
 @_options
-def uninstall(*, is_system: bool, user: str, data_dir: str | None, as_json: bool) -> None:
+def uninstall(*, is_system: bool, data_dir: str | None, as_json: bool) -> None:
     """Stop the service and remove its unit; jobs that run go on."""
-    service = Service(is_system=is_system, user=user, data_dir=data_dir)
+    service = Service(is_system=is_system, data_dir=data_dir)
     was_there = service.uninstall()
     if as_json:
         print_json({"unit": str(service.path), "was_installed": was_there})

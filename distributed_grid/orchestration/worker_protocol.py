@@ -54,18 +54,14 @@ class ResourceSharingProtocol:
         On a machine that does not answer Grid is installed over ssh, started and let in, as `grid
         bootstrap` does; a name stands for what the configuration says of it, else for a host.
         """
-        one = self._listed(node)
+        listed = {one.name: one for one in self.config.nodes}
+        one = (listed.get(node) or NodeConfig(name=node)) if isinstance(node, str) else node
         try:
             await self._status_of(one)
         except (NotFound, NotJoined, MeshUnreachable):
             target = Target.listed(one, self.config.ssh)
             await asyncio.to_thread(_bring, target, self._agent.caller.path)
         return True
-
-    def _listed(self, node: NodeConfig | str) -> NodeConfig:
-        if isinstance(node, NodeConfig):
-            return node
-        return next((one for one in self.config.nodes if one.name == node), NodeConfig(name=node))
 
     async def check_node_resources(
         self,

@@ -133,3 +133,11 @@ def test_the_table_of_seed_2_is_shown_with_what_each_key_waits_for(grid, tmp_pat
     assert checked.stdout == "cluster_config.toml is good: 1 settings, 2 more for later versions\n"
     table = grid("config", "show", env={"COLUMNS": "200"}).stdout
     assert "Comes with" in table
+
+
+def test_what_bootstrap_needs_is_not_for_later(grid, tmp_path):
+    file = tmp_path / "cluster_config.yaml"
+    file.write_text("nodes: [gpu1]\nssh: {key_file: ~/.ssh/id, timeout: 3}\n")
+    done = grid("config", "check", str(file))
+
+    assert "is good: 0 settings, 2 for grid bootstrap, 1 more for later versions" in done.stdout

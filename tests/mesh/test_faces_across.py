@@ -320,7 +320,7 @@ def test_the_manager_and_the_protocol_reach_every_node(desk, lab):
         report = await protocol.check_node_resources("server")
         there = await protocol.execute_remote_job("server", "echo $GRID_GPUS", {"gpu": 1})
         with pytest.raises(NotJoined, match="on tower: grid join TICKET"):
-            await protocol.install_worker_agent("tower")
+            await protocol.check_node_resources("tower")
         await protocol.close()
         return offers, allocation, ran, report, there
 

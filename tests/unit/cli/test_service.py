@@ -20,6 +20,7 @@ case "$*" in
 esac
 """
 RUNS = "ActiveState=active\nSubState=running\nUnitFileState=enabled\nMainPID=41\n"
+DISABLED = "--user disable --now grid.service"
 RESTARTED = ["--user daemon-reload", "--user enable grid.service", "--user restart grid.service"]
 
 
@@ -117,7 +118,7 @@ def test_uninstalled_it_is_gone(systemd):
     systemd.told()
 
     assert systemd("uninstall").output == f"{systemd.unit} is removed\n"
-    assert systemd.told() == ["--user disable --now grid.service", "--user daemon-reload"]
+    assert systemd.told() == [DISABLED, "--user daemon-reload"]
     assert not systemd.unit.exists()
     assert systemd("uninstall").output == f"{systemd.unit} was not installed\n"
     assert not json.loads(systemd("uninstall", "--json").stdout)["was_installed"]
@@ -143,6 +144,7 @@ def test_a_step_that_fails_leaves_what_was_there_and_names_another_way(systemd, 
     assert f"systemctl {step}: Failed to connect to bus" in str(done.exception)
     assert "crontab -e): @reboot" in str(done.exception)
     assert (systemd.unit.read_text() if systemd.unit.exists() else "") == before
+    assert systemd.told()[-1] == ("--user daemon-reload" if before else DISABLED)
 
 
 def test_without_systemd_another_way_is_named(systemd, monkeypatch):
@@ -168,10 +170,14 @@ def test_the_service_of_a_machine_runs_as_the_person_who_asked(systemd, monkeypa
     assert "WantedBy=multi-user.target" in text.splitlines()
 
 
-def test_nobody_of_that_name_is_refused(systemd):
-    done = systemd("install", "--system", "--user", "no-such-person")
+def test_without_rights_the_one_of_the_machine_says_sudo(systemd, monkeypatch):
+    monkeypatch.setattr(service.os, "geteuid", lambda: 65_534)
+    systemd.fail("daemon-reload")
+    monkeypatch.setattr(service, "SYSTEM_UNITS", systemd.root / "etc")
+    done = systemd("install", "--system")
 
-    assert "a user of this machine" in str(done.exception)
+    assert "Run it with sudo" in str(done.exception)
+    assert not (systemd.root / "etc/grid.service").exists()
 
 
 def test_a_place_that_cannot_be_written_is_named(systemd):

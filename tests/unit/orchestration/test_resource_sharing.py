@@ -6,6 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from distributed_grid.bootstrap import NotBrought
+from distributed_grid.config.cluster_config import ClusterConfig
 from distributed_grid.config.cluster_sections import NodeConfig, ThresholdsConfig
 from distributed_grid.errors import BadValue, NotFound
 from distributed_grid.model.lending import Offer
@@ -214,11 +216,25 @@ def protocol(tmp_path, agent):
 
 
 @pytest.mark.rows("S3-07", "S3-08")
-async def test_an_agent_answers_here_and_nowhere_else_yet(protocol):
+async def test_an_agent_answers_here_and_elsewhere_ssh_is_asked_as_the_file_says(
+    tmp_path, agent, monkeypatch
+):
+    (tmp_path / "ssh").write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/words\nexit 255\n')
+    (tmp_path / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    nodes = [NodeConfig(name="gpu1", host="10.0.0.7", user="ada", ssh_key_path="/key")]
+    protocol = ResourceSharingProtocol(ClusterConfig(nodes=nodes), data_dir=tmp_path)
+
     assert await protocol.install_worker_agent("desk")
     assert await protocol.install_worker_agent(NodeConfig(name="x", host="localhost"))
-    with pytest.raises(NotJoined, match="on gpu1: grid join TICKET"):
-        await protocol.install_worker_agent("gpu1")
+    for node, words in (("gpu1", "-i /key -- ada@10.0.0.7"), ("gpu2", "-- gpu2")):
+        with pytest.raises(NotBrought, match="ssh ended: exit code 255"):
+            await protocol.install_worker_agent(node)
+        assert words in (tmp_path / "words").read_text()
+    with pytest.raises(
+        NotJoined, match="on gpu1: grid join TICKET; or by ssh: grid bootstrap gpu1"
+    ):
+        await protocol.check_node_resources("gpu1")
     await protocol.close()
 
 
