@@ -33,6 +33,7 @@ _PRESENT = (
     "rm",
     "tar",
     "gzip",
+    "id",
 )
 # As on Debian: what makes environments is a package of its own. $3 is what `-I -c` runs.
 _PYTHON = """\
