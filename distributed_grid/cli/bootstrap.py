@@ -42,8 +42,8 @@ def command(
 ) -> None:
     """Install Grid on other machines over ssh, start it, and let them join the mesh of this one.
 
-    Needs Python 3.11 there, neither root nor a network beyond ssh. Once more changes nothing, or
-    repairs. ssh is the system's, with its configuration, keys and jump hosts. Names of `nodes` in
+    Needs neither root there nor a network beyond ssh, which is the system's, with its
+    configuration, keys and jump hosts. Once more changes nothing, or repairs. Names of `nodes` in
     the configuration stand for what it says of them; without any, all of them are brought in.
     """
     brought: list[Brought] = []

@@ -1,4 +1,4 @@
-"""The wheel alone: built from the sources, installed from a local index, used where no checkout is."""
+"""The wheel alone: built, installed from a local index, and used where no checkout is."""
 
 import os
 import resource

@@ -147,6 +147,14 @@ def test_a_step_that_fails_leaves_what_was_there_and_names_another_way(systemd, 
     assert systemd.told()[-1] == ("--user daemon-reload" if before else DISABLED)
 
 
+def test_a_systemd_that_hangs_is_given_up(systemd, monkeypatch):
+    monkeypatch.setattr(service, "COMMAND_S", 0.2)
+    systemd.give("systemctl", "#!/bin/sh\nexec sleep 60\n")
+
+    assert "daemon-reload: it took longer than 0.2 s" in str(systemd("install").exception)
+    assert not systemd.unit.exists()
+
+
 def test_without_systemd_another_way_is_named(systemd, monkeypatch):
     monkeypatch.setenv("PATH", str(systemd.root / "nothing"))
     done = systemd("install")
