@@ -329,7 +329,8 @@ class Agent:
 
     async def job(self, word: str) -> JobView:
         """One job, whole."""
-        return self._view(await self._find(word))
+        job = await self._find(word)
+        return await self._sharing.watched(job, self._view(job))
 
     async def wait(self, word: str, *, timeout_ms: int) -> JobView:
         """The job once it has ended, or as it is when the time is over."""

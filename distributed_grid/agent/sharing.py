@@ -10,15 +10,20 @@ import contextlib
 from collections.abc import Awaitable, Callable, Collection
 from typing import Final, NamedTuple
 
+import msgspec
+
 from distributed_grid.agent.pace import Rest
 from distributed_grid.edges.store import StoreError
 from distributed_grid.errors import BadInput, BadValue
+from distributed_grid.kernel.jobs import Job
 from distributed_grid.kernel.lending import Words
 from distributed_grid.kernel.node import Book, Lend, Node, NodeEvent, Sampled, Unbook
 from distributed_grid.kernel.queueing import queue
 from distributed_grid.kernel.sharing_views import sharing_status
+from distributed_grid.model.across import HERE
 from distributed_grid.model.booking import Booking
 from distributed_grid.model.lending import Sample, Terms
+from distributed_grid.wire.api import JobView
 from distributed_grid.wire.sharing import ChangeOffers, Queue, SharingStatus
 
 LOOK_S: Final = 1.0  # Whether it is time to measure; the owner's interval is 10 s or more.
@@ -47,6 +52,7 @@ class Surroundings(NamedTuple):
 
     measure: Measure = never_measured
     with_terms: Callable[[Terms, Words], Terms] = no_terms
+    used_by: Callable[[int], tuple[int, int]] = lambda _: (0, 0)  # Of processes below one.
     not_joined: tuple[str, ...] = ()  # Machines that the configuration names.
 
 
@@ -97,6 +103,17 @@ class Sharing:
             not_joined=self._around.not_joined,
             now_ms=self._clock_ms(),
         )
+
+    async def watched(self, job: Job, view: JobView) -> JobView:
+        """A job with what its processes have used and hold by now, as far as they run here."""
+        found = list(view.attempts)
+        for place, attempt in enumerate(job.attempts):
+            if attempt.state == "running" and attempt.host == HERE and attempt.pid:
+                cpu_us, memory = await asyncio.to_thread(self._around.used_by, attempt.pid)
+                found[place] = msgspec.structs.replace(
+                    found[place], user_us=cpu_us, memory_bytes_peak=memory
+                )
+        return msgspec.structs.replace(view, attempts=tuple(found))
 
     def queue(self, *, limit: int) -> Queue:
         """The waiting jobs in the order of service."""

@@ -40,6 +40,7 @@ from distributed_grid.edges.home import (
     remember_name,
     remembered_name,
 )
+from distributed_grid.edges.probe.job_load import used_by
 from distributed_grid.edges.probe.load import Sampler
 from distributed_grid.edges.probe.machine import profile
 from distributed_grid.edges.runner import REFUSED_CODE
@@ -191,6 +192,7 @@ def _agent(
     around = Surroundings(
         measure=lambda at_ms, held: sampler.sample(at_ms, held=held),
         with_terms=with_terms,
+        used_by=used_by,
         not_joined=_listed_elsewhere(loaded, place.status.name),
     )
     luggage = artifacts(home, os.environ, node=node, mesh=mesh, runner=runner, clock_ms=clock)

@@ -160,7 +160,8 @@ def _show_attempt(attempt: AttemptView) -> None:
     of = f" ({attempt.indices})" if attempt.indices else ""
     click.echo(f"\n{click.style(f'attempt {attempt.number}{of}', bold=True)}")
     limits = ", ".join(f"{what} by {how}" for what, how in sorted(attempt.limits.items()))
-    cpu_ms = (attempt.user_us + attempt.system_us) // 1_000
+    cpu_us, runs = attempt.user_us + attempt.system_us, attempt.ended_ms is None
+    cpu_time = duration.text(cpu_us // 1_000) if cpu_us or not runs else ""
     text.pairs(
         [
             ("  on", attempt.node),
@@ -169,8 +170,11 @@ def _show_attempt(attempt: AttemptView) -> None:
             ("  note", attempt.note),
             ("  exit code", "" if attempt.exit_code is None else str(attempt.exit_code)),
             ("  ran for", text.span(attempt.started_ms, attempt.ended_ms)),
-            ("  cpu time", duration.text(cpu_ms) if attempt.ended_ms is not None else ""),
-            ("  peak memory", bytesize.text(peak) if (peak := attempt.memory_bytes_peak) else ""),
+            ("  cpu so far" if runs else "  cpu time", cpu_time),
+            (
+                "  memory now" if runs else "  peak memory",
+                bytesize.text(size) if (size := attempt.memory_bytes_peak) else "",
+            ),
             ("  cores", ", ".join(map(str, attempt.cores))),
             ("  GPUs", ", ".join(attempt.gpus)),
             ("  limits", limits),

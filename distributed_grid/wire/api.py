@@ -78,9 +78,9 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
     cores: tuple[int, ...] = ()
     gpus: tuple[str, ...] = ()
-    user_us: int = 0
+    user_us: int = 0  # While it runs: all by now, where somebody asks its node for this one job.
     system_us: int = 0
-    memory_bytes_peak: int = 0
+    memory_bytes_peak: int = 0  # While it runs: what it holds now, likewise.
     limits: dict[str, str] = {}  # What is enforced, by which mechanism.
     lease: str = ""  # What another node calls it, while it is made ready there.
     suspended: str = ""  # Why it stands still; empty: it does not.

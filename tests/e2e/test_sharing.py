@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.sharing_lab import LENDS, lending
+from tests.keeper_lab import wait_until
+from tests.sharing_lab import LENDS, MACHINE, lending
 
 NODES = "name: home\nnodes: [lab, gpu1]\n"
 
@@ -81,7 +82,7 @@ def gpus(shown) -> list[str]:
     ]
 
 
-@pytest.mark.rows("S3-03", "S3-71")
+@pytest.mark.rows("S3-03")
 def test_it_really_waits_for_an_offer(lab):
     holder = lab.borrow("gpu", "3", "-j", "holder", "sleep", "60")
     waits = lab.start(
@@ -176,17 +177,56 @@ def test_what_went_wrong_can_be_read_afterwards(lab):
     )
 
 
+LOOP = ("sh", "-c", "(while :; do :; done)")  # What a job starts is watched too.
+
+
+def used_us(lab, name: str) -> int:
+    return sum(attempt["user_us"] for attempt in lab.json("job", name)["attempts"])
+
+
+@pytest.mark.rows("S0-66", "S3-91")
+def test_what_a_job_uses_is_seen_while_it_runs(lab):
+    # Not a borrower: on a busy machine those get next to nothing of a core.
+    lab("run", "--detach", "--name", "wild", *LOOP)
+    wait_until(lambda: used_us(lab, "wild") > 100_000, within_s=60)
+    seen = lab.json("job", "wild")
+    shown = lab("job", "wild").stdout.decode()
+    lab("cancel", "wild")
+    lab("wait", "wild")
+
+    assert seen["state"] == "running"
+    assert seen["attempts"][0]["memory_bytes_peak"] > 0
+    assert "cpu so far" in shown
+    assert "memory now" in shown
+    assert "cpu time" in lab("job", "wild").stdout.decode()
+
+
 @pytest.mark.rows("S3-91", "S3-92")
-def test_a_job_that_runs_away_is_seen_and_ended(lab):
-    loop = "while :; do :; done"
-    done = lab(
-        "run-shared", "-r", "cpu", "-a", "1", "--timeout", "5s", "-j", "wild", "sh", "-c", loop
-    )
-    attempt = lab.json("job", "wild")["attempts"][0]
+def test_a_job_that_runs_away_is_ended(lab):
+    done = lab("run-shared", "-r", "cpu", "-a", "1", "--timeout", "5s", "-j", "away", *LOOP)
+    attempt = lab.json("job", "away")["attempts"][0]
 
     assert done.returncode == 124
     assert attempt["how"] == "timeout"
-    assert attempt["user_us"] + attempt["system_us"] > 100_000
+
+
+@pytest.mark.rows("S3-71")
+def test_memory_is_lent_only_where_so_much_of_it_is_free():
+    used = MACHINE.replace("}]}", "}], load: {memory_percent: 40}}")
+    with lending(LENDS, used) as lab:
+        too_much = lab("run-shared", "-r", "memory", "-a", "40", "-w", "0.1", "echo", "no")
+        holder = lab.borrow("memory", "30", "-j", "holder", "sleep", "60")
+        left = lab("run-shared", "-r", "memory", "-a", "10", "-w", "0.1", "echo", "no")
+        waits = lab.start("run-shared", "-r", "memory", "-a", "10", "-j", "waits", "echo", "got")
+        wait_until(lambda: lab.state("waits") == "waiting")
+        lab("cancel", "holder")
+        out, err = waits.communicate(timeout=60)
+        holder.communicate(timeout=60)
+
+    assert (too_much.returncode, too_much.stdout) == (125, b"")
+    assert b"lab: offers 37.4 GiB" in too_much.stderr, too_much.stderr
+    assert (left.returncode, left.stdout) == (125, b"")
+    assert (waits.returncode, out) == (0, b"got\n"), err
 
 
 @pytest.mark.rows("S3-47", "S3-84", "S3-86")

@@ -8,6 +8,7 @@ The keeper adopts every orphan below it, so that nothing leaves the tree while i
 of a daemon that is not ours (docker) are not below it, and count as the owner's.
 """
 
+import os
 from typing import Final, NamedTuple
 
 from distributed_grid.edges.probe.tree import Tree, integer
@@ -48,3 +49,9 @@ def job_load(tree: Tree, pid: int, *, page_bytes: int = PAGE_BYTES) -> JobLoad:
                     seen.add(child)
                     waiting.append(child)
     return JobLoad(ticks, pages * page_bytes)
+
+
+def used_by(pid: int) -> tuple[int, int]:
+    """Microseconds of processors and bytes of memory: of a process here and all below it."""
+    load = job_load(Tree("/"), pid, page_bytes=os.sysconf("SC_PAGE_SIZE"))
+    return load.cpu_ticks * 1_000_000 // os.sysconf("SC_CLK_TCK"), load.memory_bytes

@@ -11,6 +11,7 @@ from distributed_grid.config.terms import with_terms
 from distributed_grid.edges.store import StoreError
 from distributed_grid.errors import BadInput, BadValue, BookingConflict, NotFound
 from distributed_grid.kernel.node import Sampled
+from distributed_grid.kernel.views import job_view
 from distributed_grid.model.booking import Booking
 from distributed_grid.model.lending import Sample, Terms
 from distributed_grid.model.resources import Request
@@ -218,3 +219,21 @@ async def test_a_full_disk_does_not_end_the_looking(monkeypatch):
         await looks(asked, 1)
         desk.world.now_ms += 60_000
         await looks(asked, 2)
+
+
+async def test_what_a_job_uses_is_told_while_it_runs_here():
+    desk = Desk(used_by=lambda pid: (pid * 1_000, 42))
+    runs, waits = a_job("runs", cpus=4_000), a_job("waits")
+    desk.world.submit(runs)
+    desk.world.submit(waits)
+    desk.world.pump()
+
+    async def told(spec):
+        job = desk.world.job(spec)
+        view = await desk.sharing.watched(job, job_view(job, limits={}))
+        return [(one.user_us, one.memory_bytes_peak) for one in view.attempts]
+
+    assert await told(runs) == [(7_000, 42)]
+    assert await told(waits) == []
+    desk.world.job(runs).attempts[0].host = "node-2"
+    assert await told(runs) == [(0, 0)]

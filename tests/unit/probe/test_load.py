@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from distributed_grid.config.pretend import read_pretend
-from distributed_grid.edges.probe.job_load import JobLoad, job_load
+from distributed_grid.edges.probe.job_load import JobLoad, job_load, used_by
 from distributed_grid.edges.probe.load import Sampler
 from distributed_grid.edges.probe.machine import profile
 from distributed_grid.edges.probe.tree import Tree
@@ -212,6 +212,16 @@ def test_a_tree_of_processes_is_added_up_once_each(tmp_path):
 
     assert job_load(tree, 1) == JobLoad(cpu_ticks=120, memory_bytes=27 * 4_096)
     assert job_load(tree, 77) == JobLoad()
+
+
+def test_what_a_process_of_this_machine_uses_is_told_in_microseconds_and_bytes():
+    while time.process_time() < 0.05:
+        pass
+    cpu_us, memory = used_by(os.getpid())
+
+    assert cpu_us >= 40_000
+    assert memory > 1 << 20
+    assert used_by(1 << 30) == (0, 0)
 
 
 def test_what_a_child_used_counts_after_its_end_too():
