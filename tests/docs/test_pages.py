@@ -55,6 +55,13 @@ def test_the_page_has_one_title_and_it_comes_first(page):
     assert [words for level, words in headings if level == 1] == [headings[0][1]]
 
 
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_nobody_is_taught_to_leave_everything_at_home(page):
+    blocks = pages.blocks(page.read_text("utf-8"))
+
+    assert not [one for one in blocks if one.title == ".gridignore" and "*" in one.body.split()]
+
+
 def broken_links(page: Path) -> list[str]:
     found = []
     for line, target in pages.links(page.read_text("utf-8")):
