@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from distributed_grid.cli.tell import tell
 from distributed_grid.client.upwards import upwards
-from distributed_grid.errors import BadInput, BadValue, GridError
+from distributed_grid.errors import BadInput, BadValue, GridError, UnknownName
 
 if TYPE_CHECKING:
     import click
@@ -41,6 +41,7 @@ class Project(NamedTuple):
     def named(self, error: GridError) -> GridError:
         """The same error, with this file if that is where the wrong word is."""
         key = error.field.replace("_", "-") if isinstance(error, BadValue) else ""
+        key = error.kind if isinstance(error, UnknownName) else key
         key = {"resources": "resource", "outputs": "output"}.get(key, key)
         return self.bad(key, error.message, error.remedy) if key in self.table else error
 

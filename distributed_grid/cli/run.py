@@ -14,6 +14,7 @@ from distributed_grid.cli.agent import data_dir_option, job_names, json_option
 from distributed_grid.cli.importance_options import importance_options, priority_option
 from distributed_grid.cli.placing_options import placing_options
 from distributed_grid.cli.placing_words import told_of
+from distributed_grid.errors import BadInput
 
 # What a file of jobs says: on the command line it would be said twice.
 IN_FILE: Final = ("cpus", "memory", "storage", "gpus", "resources", "name", "node", "on_class",
@@ -25,9 +26,13 @@ class RunCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """As ever; what nobody tells is what the project says."""
-        if (found := project.found()) is not None:
-            ctx.meta["project"] = found
-            ctx.default_map = project.defaults(found, ctx)
+        try:
+            if (found := project.found()) is not None:
+                ctx.meta["project"] = found
+                ctx.default_map = project.defaults(found, ctx)
+        except BadInput:
+            super().parse_args(ctx, args)  # Whoever asks for help gets it all the same.
+            raise
         return super().parse_args(ctx, args)
 
 

@@ -25,9 +25,8 @@ def priority(word: object) -> Priority:
     lower = word.lower() if isinstance(word, str) else ""
     known = SYNONYMS.get(lower, lower)
     if known not in RANKS:
-        raise BadValue(
-            word, expected="urgent, high, medium or low", remedy="Use one of these words"
-        )
+        expected, remedy = "urgent, high, medium or low", "Use one of these words"
+        raise BadValue(word, expected=expected, remedy=remedy, field="priority")
     return known  # type: ignore[return-value]  # One of the keys of RANKS.
 
 

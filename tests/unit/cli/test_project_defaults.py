@@ -6,7 +6,8 @@ import click
 import pytest
 
 from distributed_grid.cli import project, run
-from distributed_grid.errors import BadInput
+from distributed_grid.errors import BadInput, BadValue, UnknownName
+from distributed_grid.model.priority import priority
 from tests.agent_stand_in import CannedAgent, serving
 
 MANY = """\
@@ -24,6 +25,12 @@ output = "results/**"
 python-env = "auto"
 ship = ["data", "train.py"]
 """
+
+
+def refused(asked) -> BadValue:
+    with pytest.raises(BadValue) as caught:
+        asked()
+    return caught.value
 
 
 @pytest.fixture
@@ -94,6 +101,33 @@ def test_a_wrong_value_of_the_command_line_is_not_blamed_on_the_file(agent, grid
     assert "grid.toml" not in of_line.stderr
     assert "plenty" in of_line.stderr
     assert agent.submitted == []
+
+
+@pytest.mark.parametrize(
+    ("key", "error"),
+    [
+        ("max-latency", BadValue("x", expected="a span", remedy="Mend", field="max_latency")),
+        ("resource", BadValue("x", expected="a pair", remedy="Mend", field="resources")),
+        ("output", BadValue("x", expected="a pattern", remedy="Mend", field="outputs")),
+        ("policy", UnknownName("policy", "Nope", known=["BestFit"])),
+        ("priority", refused(lambda: priority("hgh"))),
+    ],
+)
+def test_whoever_refuses_a_word_its_file_is_named(key, error):
+    said = project.Project("/p/grid.toml", {key: "x"})
+    told = said.named(error)
+
+    assert (told.file, told.path) == ("/p/grid.toml", key)
+    assert (told.problem, told.remedy) == (error.message, error.remedy)
+    assert project.NONE.named(error) is error
+
+
+def test_help_is_shown_beside_a_file_that_cannot_be_used(agent, grid, here):
+    (here / "grid.toml").write_text("retries = -1\n")
+    asked, ran = grid("run", "--help", cwd=here), grid("run", "tool", "--help", cwd=here)
+
+    assert (asked.returncode, "--retries" in asked.stdout) == (0, True), asked.stderr
+    assert (ran.returncode, agent.submitted) == (2, [])
 
 
 def test_the_nearest_file_counts_and_none_above_the_repository(here, monkeypatch):
