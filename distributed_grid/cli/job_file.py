@@ -21,7 +21,7 @@ FROM_FILE = ("request", "require", "prefer", "avoid", "avoid_if_possible", "arch
 def specifications(
     file: str, words: str | Sequence[str], wishes: Wishes, *, is_detached: bool
 ) -> list[JobSpec]:
-    """The jobs of a file; `words`, if there are any, are the command of each; a text is a shell's."""
+    """The jobs of a file; `words`, if any, are the command of each; a text is for a shell."""
     jobs, is_list = read_jobs(file)
     if len(jobs) != 1 and not is_detached:
         problem = f"holds {len(jobs)} jobs, and one at a time is watched"
