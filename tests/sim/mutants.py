@@ -45,7 +45,7 @@ MUTANTS = (
            "job.preemptions += outcome", "job.failures += outcome", 0),
     Mutant("a victim is not queued again", "coordinator:Coordinator._follow",
            "self.queue(job, now_ms)", "pass", 0),
-    Mutant("a victim's lease is not given back", "coordinator:Coordinator._give_back",
+    Mutant("a victim's lease is not given back", "coordinator:Coordinator._release",
            "self.host.release(attempt.lease, now_ms)",
            'report.how == "preempted" or self.host.release(attempt.lease, now_ms)', 0),
     Mutant("low does not wait for leftovers", "host:Host._next",

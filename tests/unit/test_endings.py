@@ -1,8 +1,8 @@
-"""How a process ended, in words."""
+"""How a process ended, in words, and how long the next one waits."""
 
 import pytest
 
-from distributed_grid.kernel.endings import in_words, index_in_words
+from distributed_grid.kernel.endings import in_words, index_in_words, pause_after
 from distributed_grid.wire.keeper import Ended, Usage
 
 
@@ -33,3 +33,9 @@ def test_an_end_in_words(how, code, words):
 )
 def test_the_end_of_an_index_in_words(code, note, words):
     assert index_in_words(code, note) == words
+
+
+def test_a_failure_after_a_long_run_is_tried_again_at_once():
+    assert pause_after(5, 59_999) == 8_000
+    assert pause_after(5, 60_000) == 0
+    assert pause_after(1_000_000, 1) == 60_000

@@ -7,7 +7,6 @@ from distributed_grid.errors import Conflict, NeverFits, NotFound, Overloaded
 from distributed_grid.kernel import admitting
 from distributed_grid.kernel import coordinator as coordinator_module
 from distributed_grid.kernel import jobs as jobs_module
-from distributed_grid.kernel.endings import pause_after
 from distributed_grid.kernel.explaining import explain
 from distributed_grid.kernel.jobs import MOVES, IllegalMove, Job, Progress
 from distributed_grid.kernel.node import Submit
@@ -126,12 +125,6 @@ def test_each_retry_waits_longer_than_the_one_before_and_says_how_long_over_rest
             world.pass_time(1)
 
     assert pauses == [0, 1, 2, 4, 8, 16, 32, 60, 60, 0]
-
-
-def test_a_failure_after_a_long_run_is_tried_again_at_once():
-    assert pause_after(5, 59_999) == 8_000
-    assert pause_after(5, 60_000) == 0
-    assert pause_after(1_000_000, 1) == 60_000
 
 
 def test_losses_do_not_count_as_failures_and_have_their_own_limit():

@@ -245,22 +245,6 @@ def test_who_says_that_it_restarts_is_expected_back_until_it_is(lab):
     assert founder.mesh.restarting == {}
 
 
-def test_who_was_told_to_stop_reads_down_at_once_until_it_is_heard_again(lab):
-    founder, member, third = lab.mesh_of("founder", "member", "third")
-    founder.told(member, Goodbye(reason="restarting", is_down=True))
-    late = founder.mesh.step(Heard(now=lab.now, peer=member.id, datagram=b"\xff"))
-
-    assert founder.sees(member).health == "down"
-    assert founder.sees(member).why == ""
-    assert late.hang_up == []  # Sent before its last word: nobody looks at it.
-    assert founder.sees(third).health == "alive"
-
-    founder.mesh.step(LinkUp(now=lab.now, peer=member.id, hello=member.mesh.hello(lab.now)))
-    assert founder.sees(member).health == "alive"
-    founder.told(third, Goodbye(reason="idle"))
-    assert founder.sees(third).health == "alive"
-
-
 def test_a_datagram_of_junk_ends_the_link(lab):
     founder, member = lab.mesh_of("founder", "member")
     ready = founder.step(Heard(now=lab.now, peer=member.id, datagram=b"\xff"))

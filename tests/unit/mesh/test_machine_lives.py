@@ -3,10 +3,11 @@
 import msgspec
 import pytest
 
+from distributed_grid.kernel.mesh.events import Heard, LinkUp
 from distributed_grid.kernel.mesh.news import QUARANTINE_US
 from distributed_grid.kernel.mesh.trust import machine_in_mesh
 from distributed_grid.model.membership import GRACE_MS, Contact
-from distributed_grid.wire.mesh import CloneSeen, Entry, Remember
+from distributed_grid.wire.mesh import CloneSeen, Entry, Goodbye, Remember
 from distributed_grid.wire.mesh_records import NodeLoad
 from tests.unit.mesh.machine_lab import DAY_MS, WALL_MS, Lab
 
@@ -264,3 +265,19 @@ def test_a_copy_of_what_another_mesh_knows_brings_nobody_in(lab):
     assert founder.members == {"founder"}
     assert founder.mesh.roster.delegate_seen_ms == 0
     assert founder.mesh.replica.nodes() == [founder.id]
+
+
+def test_who_was_told_to_stop_reads_down_at_once_until_it_is_heard_again(lab):
+    founder, member, third = lab.mesh_of("founder", "member", "third")
+    founder.told(member, Goodbye(reason="restarting", is_down=True))
+    late = founder.mesh.step(Heard(now=lab.now, peer=member.id, datagram=b"\xff"))
+
+    assert founder.sees(member).health == "down"
+    assert founder.sees(member).why == ""
+    assert late.hang_up == []  # Sent before its last word: nobody looks at it.
+    assert founder.sees(third).health == "alive"
+
+    founder.mesh.step(LinkUp(now=lab.now, peer=member.id, hello=member.mesh.hello(lab.now)))
+    assert founder.sees(member).health == "alive"
+    founder.told(third, Goodbye(reason="idle"))
+    assert founder.sees(third).health == "alive"
