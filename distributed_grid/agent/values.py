@@ -48,7 +48,7 @@ class Values:
                 if await asyncio.to_thread(self._files.is_missing, folder):
                     raise NotFound("value", value)
                 self._packed[key] = await asyncio.to_thread(
-                    self._files.keep, folder, owner=_owner(*key), amount=ASKED
+                    self._files.keep, folder, owner=":".join(key), amount=ASKED
                 )
             self._packed.move_to_end(key)
             while sum(one.content_bytes for one in self._packed.values()) > KEPT_BYTES:
@@ -95,13 +95,9 @@ class Values:
                 await self.forget(map_id)
 
     def _let_go(self, key: tuple[str, str]) -> None:
-        self._chunks.unpin(self._packed.pop(key).id, _owner(*key))
+        self._chunks.unpin(self._packed.pop(key).id, ":".join(key))
 
     def _folder(self, map_id: str, value: str) -> str:
         if not (is_id(map_id) and is_id(value)):  # Whoever asks: nothing else is read.
             raise NotFound("value", value)
         return f"{self._made}/{map_id}/{value}"
-
-
-def _owner(map_id: str, value: str) -> str:
-    return f"map:{map_id}:{value}"

@@ -90,8 +90,8 @@ class WorkerPool:
 
     def __init__(self, spec: JobSpec) -> None:
         assert spec.work is not None, "workers run something"
-        self.id = new_id()
-        beside = os.path.dirname(spec.work.argv[SOCKET_AT])  # noqa: PTH120
+        self.id, self._work = new_id(), spec.work
+        beside = os.path.dirname(self._work.argv[SOCKET_AT])  # noqa: PTH120
         self.values = LargeValues(f"{beside}/values/{self.id}")
         self.cursor = 0  # Outcomes heard since it was opened.
         self.next_number = 0
@@ -144,9 +144,7 @@ class WorkerPool:
     def hire(self, workers: int) -> Call[None]:
         """More workers, as another job."""
         array = Array(start=0, stop=workers)
-        work = self._spec.work
-        assert work is not None, "workers run something"
-        argv = (*work.argv, self.id)
+        argv = (*self._work.argv, self.id)
         self._hires += 1
         # Each a name of its own, so that its log can be asked for by it.
         more = f".{self._hires}" if self._hires > 1 else ""
@@ -155,7 +153,7 @@ class WorkerPool:
             id=new_id(),
             name=self._spec.name[: NAME_CHARACTERS_MAX - len(more)] + more,
             array=array,
-            work=msgspec.structs.replace(work, argv=argv),
+            work=msgspec.structs.replace(self._work, argv=argv),
         )
         self.job = self.job or f"id:{self._hired.id}"
         yield from map_calls.open_map(OpenMap(map=self.id, workers=self._hired))

@@ -15,7 +15,7 @@ from distributed_grid.client.calls import Call, status
 from distributed_grid.client.map_workers import WORKERS_MAX, WorkerPool
 from distributed_grid.client.pickling import packed, raised_of, unpacked
 from distributed_grid.client.printing import show
-from distributed_grid.client.progress import Progress
+from distributed_grid.client.progress import MapProgress
 from distributed_grid.client.why_waiting import BEGIN_S, LOOK_S, News
 from distributed_grid.errors import BadValue, CallFailed, MapEnded, NotPicklable, WorkerDied
 from distributed_grid.wire.maps import FeedMap, MapCall, MapFunction, MapNews, MapOutcome
@@ -102,7 +102,7 @@ class Mapping:
         self._is_function_sent = False
         self._results: dict[int, MapOutcome | Exception] = {}  # By index; not yet read.
         self._arrived: deque[int] = deque()  # The same, as they came.
-        self._progress = Progress(name) if plan.progress else None
+        self._progress = MapProgress(name) if plan.progress else None
         self._call_bytes = 0
         self._result_bytes = 0
         self._items = 0
@@ -186,7 +186,7 @@ class Mapping:
         if not self._unfinished:
             return
         yield from self.look_around()
-        calls = self._to_send()
+        calls = self.to_send()
         can_wait = not (self._unsent or self.has_result or self._has_room)
         fed = self.fed(calls, can_wait=can_wait)
         news = yield from map_calls.feed(self.pool.id, fed)
@@ -256,7 +256,8 @@ class Mapping:
         if not self.is_ordered:
             self._arrived.append(index)
 
-    def _to_send(self) -> tuple[MapCall, ...]:
+    def to_send(self) -> tuple[MapCall, ...]:
+        """The next calls for the agent."""
         calls: list[MapCall] = []
         size = 0
         while self._unsent and (not calls or size + len(self._unsent[0].data) <= SEND_BYTES):

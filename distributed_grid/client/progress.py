@@ -14,7 +14,7 @@ EVERY_S: Final = 0.1  # Shown at most so often: people read no faster.
 WIDTH: Final = 30
 
 
-class Progress:
+class MapProgress:
     """Of one map."""
 
     def __init__(self, name: str) -> None:

@@ -45,7 +45,8 @@ class LargeValues:
 
     def hold(self, data: bytes) -> None:
         """A call needs its values from now on."""
-        self._users.update(values_of(data))
+        if names := values_of(data):
+            self._users.update(names)
 
     def release(self, data: bytes) -> None:
         """It does not any more."""

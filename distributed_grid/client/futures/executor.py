@@ -54,12 +54,7 @@ class Executor(concurrent.futures.Executor):
         socket = socket_path(None) if cluster is None else cluster.socket
         function = Applying(initializer, initargs)
         plan = plan_of(
-            None,
-            ordered=False,
-            workers=max_workers,
-            retries=retries,
-            chunk=None,
-            prints=prints,
+            None, ordered=False, workers=max_workers, retries=retries, chunk=None, prints=prints
         )
         wishes.setdefault("name", "executor")
         spec = worker_spec(function, wishes, socket=socket)

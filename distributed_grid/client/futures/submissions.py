@@ -110,10 +110,6 @@ class Submissions(Mapping):
             self._mean_bytes = 1 + (size - before) // room
         self._call_bytes += size
 
-    def to_send(self) -> tuple[MapCall, ...]:
-        """The next calls for the agent."""
-        return self._to_send()
-
     @property
     def has_unsent(self) -> bool:
         """Whether there is something to send."""
