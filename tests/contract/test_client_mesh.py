@@ -108,7 +108,12 @@ def test_what_nobody_can_mean_is_not_even_asked(client, door, what, args, wishes
         ("/v1/tickets", b'{"ttl_ms": 31536000001}', 400, "ttl_ms from 1 to"),
         ("/v1/tickets", b'{"uses": 1001}', 400, "uses from 1 to 1000"),
         ("/v1/tickets", b'{"role": "king"}', 400, "role: expected one of "),
-        ("/v1/tickets", b'{"uses": 1, "many": 2}', 400, "many: expected one of person, role, ttl_ms, uses"),
+        (
+            "/v1/tickets",
+            b'{"uses": 1, "many": 2}',
+            400,
+            "many: expected one of person, role, ttl_ms, uses",
+        ),
         ("/v1/join", b'{"ticket": ""}', 400, "a ticket of 1 to"),
         ("/v1/join", b'{"ticket": "%s"}' % (b"s" * 17_000), 400, "a ticket of 1 to"),
         ("/v1/rename", b'{"name": ""}', 400, "a name of 1 to 64 bytes"),
