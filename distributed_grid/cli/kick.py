@@ -15,7 +15,8 @@ from distributed_grid.client import mesh_calls
 def command(*, word: str, as_json: bool, data_dir: str | None) -> None:
     """Revoke a node, by id, name or prefix: nobody talks to it any more, and it stays out.
 
-    Admins may; and of a machine of yours, such as a stolen one, any other of yours. It can come back only with another identity (grid up --new-identity) and a ticket.
+    Admins may; and of a machine of yours, such as a stolen one, any other of yours. It can come
+    back only with another identity (grid up --new-identity) and a ticket.
     """
     with caller(data_dir) as agent:
         node = agent.run(mesh_calls.kick(word))

@@ -62,8 +62,8 @@ def command(ctx: click.Context, /, *, data_dir: str | None, as_json: bool, **wan
     """Print a ticket, one line, for another machine of yours to join with; keep it secret.
 
     Your machines use each other as one; with --for NAME the machine is somebody else's, and both
-    sides only lend (see grid offer). The first one founds the mesh. member: submit and lend; worker: lend only; guest: submit only;
-    admin: also issue tickets and revoke nodes.
+    sides only lend (see grid offer). The first one founds the mesh. member: submit and lend;
+    worker: lend only; guest: submit only; admin: also issue tickets and revoke nodes.
     """
     if ctx.invoked_subcommand is not None:
         return

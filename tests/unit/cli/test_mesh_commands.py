@@ -224,19 +224,12 @@ def test_who_does_not_know_all_of_them_yet_says_that_there_are_more():
     ],
 )
 def test_whoever_lets_members_run_jobs_here_is_told_so(capsys, roles, was_member, is_told):
-    joined = Joined(
-        mesh="ab" * 32, name="attic", roles=roles, was_member=was_member, nodes=2, person="ada"
-    )
-    tell(joined)
+    tell(Joined(mesh="ab" * 32, name="attic", roles=roles, was_member=was_member, nodes=2))
     said = capsys.readouterr()
 
     assert said.out.endswith(": 2 nodes\n")
     alone = "may run jobs here now, as you, on what you lend (grid offer); it is the first machine"
     assert (alone in said.err) is is_told
-    assert ("this machine is ada's; it lends nothing" in said.err) is (roles == ("guest",))
-    tell(msgspec.structs.replace(joined, own=("desk", "shed")))
-    beside = "as you: ada's desk, shed on all that is free, others on what you lend (grid offer)"
-    assert (beside in capsys.readouterr().err) is is_told
 
 
 def test_joining_twice_is_harmless_and_says_so(desk, attic, grid):
