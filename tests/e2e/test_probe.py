@@ -119,6 +119,21 @@ def test_another_root_shows_that_machine_in_text_and_json(
     assert told["class_reason"] in text.stdout
 
 
+@pytest.mark.rows("S0-98")
+def test_more_than_amounts_is_told_models_kinds_topology_and_speeds(
+    grid: Grid, tmp_path: Path
+) -> None:
+    told = told_by(grid("probe", "--root", plant("gpu-server-8", tmp_path / "it"), "--json"))
+    cpu, storage, gpus = told["cpu"], told["storage"], told["gpus"]
+
+    assert cpu["model"] == "AMD EPYC 9354 32-Core Processor"  # type: ignore[index]
+    assert [node["cpus"] for node in cpu["numa_nodes"]] == ["0-31,64-95", "32-63,96-127"]  # type: ignore[index]
+    assert {disk["kind"] for disk in storage["disks"]} == {"nvme"}  # type: ignore[index]
+    assert gpus[0]["name"] == "NVIDIA H100 80GB HBM3"  # type: ignore[index]
+    assert gpus[0]["numa_node"] == 0  # type: ignore[index]
+    assert told["class"]["bandwidth"] == 400_000  # type: ignore[index]
+
+
 @pytest.mark.rows("S4-68")
 def test_gpus_through_nvml_from_the_command(grid: Grid, tmp_path: Path, fake_nvml: str) -> None:
     devices = [

@@ -157,6 +157,7 @@ async def looks(asked: list, count: int) -> None:
         await asyncio.sleep(0)
 
 
+@pytest.mark.rows("S0-66")
 async def test_the_machine_is_looked_at_at_once_and_again_when_it_is_time(monkeypatch):
     monkeypatch.setattr(sharing, "LOOK_S", 0)
     asked: list = []
