@@ -8,7 +8,6 @@ a change, as git has it, is read.
 """
 
 import errno
-import itertools
 import os
 import stat
 import threading
@@ -164,13 +163,12 @@ def _is_shut(manifest: Manifest) -> bool:
     return any(mode & OPEN_FOR_US != OPEN_FOR_US for mode in modes)
 
 
-def _contents(manifest: Manifest) -> Iterator[tuple[bytes, tuple[bytes | int, ...]]]:
+def _contents(manifest: Manifest) -> Iterator[tuple[bytes, tuple[object, ...]]]:
     """For each file: where it is; its rights, and what is in it."""
     folders, chunks = manifest.folder_paths(), manifest.chunks
     for file, pieces in zip(manifest.files, pieces_of(manifest), strict=True):
         path = joined(b"" if file.folder == ROOT else folders[file.folder], file.name)
-        parts = itertools.chain.from_iterable((chunks[at], begin, end) for at, begin, end in pieces)
-        yield path, (file.mode, *parts)
+        yield path, (file.mode, *((chunks[at], begin, end) for at, begin, end in pieces))
 
 
 def _put_in_order(store: ChunkStore, manifest: Manifest, spare: Spare, root: bytes) -> None:
