@@ -44,8 +44,9 @@ def explain(coordinator: Coordinator, job: Job, now_ms: int) -> Explanation:
     if not coordinator.elsewhere.is_cleared(job.spec.id):
         return _uncleared(coordinator, job)
     pauses = job.progress.again.values() if job.progress else (job.again_ms,)
-    if (left_ms := min(pauses, default=0) - now_ms) > 0:
-        return _plain(job, f"it has failed, and tries again in {-(-left_ms // 1_000)} s")
+    if again_ms := min(pauses, default=0):
+        left_s = max(-((now_ms - again_ms) // 1_000), 0)  # Those who are due wait for a tick.
+        return _plain(job, f"it has failed, and tries again in {left_s} s")
     return _plain(job, "its time has not come yet", start_ms=_start_ms(coordinator, job))
 
 
