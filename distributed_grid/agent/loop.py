@@ -62,9 +62,9 @@ from distributed_grid.wire.questions import QuestionMessage
 from distributed_grid.wire.sharing import ChangeOffers, Queue, SharingStatus
 
 EPOCH: Final = "events.epoch"  # In the store: how often an agent was started.
-LATEST: Final = 100  # Jobs that ended before the start: their files may not be written yet.
 TICK_S: Final = 1.0  # Dates, the owner, a full store, tidying: a second more or less is fine.
 TIDY_TICKS: Final = 300  # Old jobs are forgotten every five minutes.
+LATEST: Final = 100  # Jobs that ended before the start: their files may not be written yet.
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
