@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 
 from distributed_grid import Executor
@@ -248,6 +249,37 @@ def test_calls_go_on_when_the_agent_is_killed(lab, executor):
     os.kill(lab.pid(), signal.SIGKILL)
 
     assert [future.result(PATIENCE_S) for future in futures] == list(range(200))
+
+
+def test_large_arguments_survive_that_too_and_go_with_the_executor(lab, cluster):
+    large = np.arange(1 << 18)
+
+    def slowly(array, number):
+        threading.Event().wait(0.01)
+        return int(array[number] + large[number])
+
+    with Executor(cluster=cluster) as executor:
+        futures = [executor.submit(slowly, large, n) for n in range(100)]
+        assert futures[5].result(PATIENCE_S) == 10
+        assert len(list((lab.home / "values").glob("*/*/data"))) == 1
+        os.kill(lab.pid(), signal.SIGKILL)
+        found = [future.result(PATIENCE_S) for future in futures]
+
+    assert found == [2 * n for n in range(100)]
+    wait_until(lambda: not list((lab.home / "values").iterdir()))
+
+
+def test_its_workers_can_be_ended_whatever_they_do(cluster, tmp_path):
+    executor = Executor(1, cluster=cluster)
+    futures = [executor.submit(until_there, str(tmp_path / "never")) for _ in range(9)]
+    wait_until(futures[0].running)
+    executor.terminate_workers()
+
+    for future in futures:
+        assert isinstance(future.exception(PATIENCE_S), concurrent.futures.BrokenExecutor)
+    with pytest.raises(RuntimeError):
+        executor.submit(abs, -1)
+    wait_until(lambda: not cluster.jobs(name="executor", state="running"))
 
 
 def test_without_an_agent_the_future_says_so(tmp_path):

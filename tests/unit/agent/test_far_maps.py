@@ -12,6 +12,7 @@ from distributed_grid.agent.kept_map import Abroad, worker_name
 from distributed_grid.agent.maps import Maps
 from distributed_grid.agent.questions import Asker, Questions
 from distributed_grid.agent.remote import Remote
+from distributed_grid.agent.shipping_in import NotFetched
 from distributed_grid.errors import BadValue, MeshUnreachable, NotFound, NotPermitted, Overloaded
 from distributed_grid.kernel.jobs import FAILED, PENDING, RUNNING, SUCCEEDED, Attempt, Job, Progress
 from distributed_grid.model.ids import NodeId
@@ -26,6 +27,7 @@ from distributed_grid.wire.maps import (
     OpenMap,
     TakeCalls,
     TakenCalls,
+    WantValue,
 )
 from distributed_grid.wire.questions import PART_BYTES_MAX, Question
 from tests.agent_stand_in import CannedAgent
@@ -215,6 +217,56 @@ async def test_a_node_that_runs_no_worker_of_it_takes_nothing():
     await two.begin(b"secret")
     with pytest.raises(NotPermitted):
         await two.ask()
+
+
+class TwoStores:
+    """The large values of both nodes, without their disks."""
+
+    def __init__(self) -> None:
+        self.fails = False
+
+    def path(self, map_id, value):
+        return f"/here/{map_id}/{value}"
+
+    async def packed(self, map_id, value):
+        return f"manifest-of-{map_id}-{value}"
+
+    async def brought(self, home, manifest):
+        if self.fails:
+            raise NotFetched(home, reason="unknown", detail="it does not answer")
+        return f"/there/{NAMES[home]}/{manifest}"
+
+    async def forget(self, map_id):
+        pass
+
+
+async def test_a_large_value_is_brought_from_the_home_of_its_map():
+    two = TwoNodes()
+    await two.begin(b"1")
+    wanted = WantValue(job=two.job.spec.id, value="v")
+    with pytest.raises(NotFound):  # Without a store for them.
+        await two.far.value("m", wanted)
+    two.maps._values = two.far._values = TwoStores()
+
+    assert (await two.far.value("m", wanted)).path == "/there/desk/manifest-of-m-v"
+    assert (await two.maps.value("m", wanted)).path == "/here/m/v"
+    two.far._values.fails = True
+    with pytest.raises(MeshUnreachable, match="desk"):  # Whoever asked asks again.
+        await two.far.value("m", wanted)
+
+
+async def test_nobody_but_nodes_of_its_workers_gets_the_values_of_a_map():
+    two = TwoNodes()
+    two.maps._values = two.far._values = TwoStores()
+    await two.begin(b"secret")
+    two.homes["f" * 64] = HOME
+    with pytest.raises(NotPermitted):
+        await two.far.value("m", WantValue(job="f" * 64, value="v"))
+    two.job.attempts[0].host = OTHER
+    with pytest.raises(NotPermitted):
+        await two.far.value("m", WantValue(job=two.job.spec.id, value="v"))
+    with pytest.raises(NotFound):
+        await two.maps.value_far(GUEST, "another", WantValue(job=two.job.spec.id, value="v"))
 
 
 async def test_a_map_that_is_over_lets_its_workers_end():
