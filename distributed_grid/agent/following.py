@@ -61,7 +61,7 @@ class Following:
         place = await self._begun(await self.place(word, index=index), wanted)
         async for part in self._before(place, wanted, given, offset):
             yield part
-        heard_s = self._clock_s()
+        heard_s, again_s = self._clock_s(), BEGIN_S
         while True:
             try:
                 async for part in self._watched(place, wanted, given[place.word]):
@@ -78,10 +78,12 @@ class Following:
             if now.word != place.word:
                 async for part in self._over(place, now, wanted, given):
                     yield part
+                again_s = BEGIN_S
             elif is_read and now.is_over:
                 return
-            elif is_read:
-                await asyncio.sleep(AGAIN_S)  # Its home has not heard yet that it ended.
+            elif is_read:  # Its home has not heard yet that it ended: its files come first.
+                await asyncio.sleep(again_s)
+                again_s = min(2 * again_s, AGAIN_S)
             place = now
 
     async def place(self, word: str, *, index: int) -> OutputPlace:

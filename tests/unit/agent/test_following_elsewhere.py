@@ -120,6 +120,24 @@ async def test_following_goes_on_after_a_broken_link_without_a_byte_lost_or_twic
     assert town.cellar.agent.reads > 1
 
 
+async def test_an_end_that_its_home_hears_a_moment_later_is_not_waited_for_long(
+    writing_town, monkeypatch
+):
+    monkeypatch.setattr(following, "AGAIN_S", 600.0)
+    town = writing_town
+    view = town.attic.has(a_view("train", state="running"))
+    guest = runs_on(town.attic, town.cellar, view)
+    town.cellar.agent.says(guest, b"all of it")
+    town.cellar.agent.end(guest)
+    heard = asyncio.create_task(text_of(output(town.desk, "train", follow=True)))
+    async with asyncio.timeout(30):
+        while town.cellar.agent.reads < 3:  # Its files are on their way home.
+            await asyncio.sleep(0)
+        town.attic.agent.end(view.id)
+        runs_on(town.attic, town.cellar, msgspec.structs.replace(view, state="ended"), is_over=True)
+        assert await heard == b"all of it"
+
+
 async def test_following_goes_over_to_the_next_attempt_from_its_beginning(writing_town):
     town = writing_town
     view = town.attic.has(a_view("train", state="running"))
