@@ -70,9 +70,9 @@ def mistakes_of(value: Any, kind: Any, path: str = "") -> Iterator[Mistake]:
         msgspec.convert(value, kind)
     except (msgspec.ValidationError, RecursionError) as error:
         text, _, deeper = str(error).partition(" - at `$")
-        expected = re.fullmatch(r"[Ee]xpected `?(.+?)`?(?:, got .*)?", text, re.DOTALL)
+        expected = re.fullmatch(r"[Ee]xpected (.+?)(?:, got .*)?", text, re.DOTALL)
         where = path + deeper.rstrip("`") or "the body"
-        said = expected[1] if expected else text.removeprefix("Expected ")
+        said = (expected[1] if expected else text).replace("`", "")
         if get_origin(_plain(kind)) is Literal:
             said = f"one of {', '.join(map(str, get_args(_plain(kind))))}"
         yield mistake(where.removeprefix("."), said, value)

@@ -123,7 +123,7 @@ def test_files_travel_with_jobs_of_a_pipeline_too(door, tmp_path):
             "/v1/shipments",
             b'{"directory":"/src","paths":[""]}',
             400,
-            "paths[0]: expected `str` of length",
+            "paths[0]: expected str of length",
         ),
         ("/v1/shipments", b'{"directory":"/src","extra":1}', 400, "extra: expected one of"),
         ("/v1/jobs/x/outputs", b'{"directory":"out"}', 400, "a path from / on"),
