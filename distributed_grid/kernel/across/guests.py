@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from distributed_grid.kernel.across.peers import Peer
+from distributed_grid.kernel.across.travelling import travelling
 from distributed_grid.kernel.coordinator import Coordinator
 from distributed_grid.kernel.entry import Entry
 from distributed_grid.kernel.host import Host
@@ -35,7 +36,7 @@ def guest_spec(spec: JobSpec, home: Peer, *, start: Start | None = None) -> JobS
     name, at, _ = spec.user.partition("@")
     user = spec.user if at and home.may_lend else f"{name}@{home.name}"
     bare = msgspec.structs.replace(
-        spec,
+        travelling(spec),  # Whatever its sender says: here it is abroad.
         user=user,
         is_shared=not home.is_own or bool(spec.is_shared and at),
         require=NOWHERE,

@@ -17,7 +17,7 @@ from distributed_grid.kernel.across.guests import foreign_spec
 from distributed_grid.kernel.across.hands import adopt_guest, let_go, prepare, replace, settle
 from distributed_grid.kernel.across.record import JobRecord, conclusion_of, has_ended, state_of
 from distributed_grid.kernel.across.record_jobs import job_of
-from distributed_grid.kernel.across.travelling import local
+from distributed_grid.kernel.across.travelling import local, travelling
 from distributed_grid.kernel.coordinator import Coordinator
 from distributed_grid.kernel.jobs import PENDING, RUNNING, SUCCEEDED, Attempt, Job
 from distributed_grid.kernel.ready import Ready
@@ -50,6 +50,8 @@ class Handover:
         known = coordinator.jobs.get(job.spec.id)
         if known is not None and not known.has_ended:
             return  # It is ours already: the record is older than what is known here.
+        # Who wrote the record may not name files of this machine, whatever it says of itself.
+        job.spec = travelling(job.spec)
         job.is_foreign = not (self.given.get(record.job) or (known and known.certified_by))
         if job.is_foreign:
             job.spec = foreign_spec(job.spec)

@@ -7,11 +7,14 @@ from distributed_grid.kernel.across.guests import foreign_spec
 from distributed_grid.kernel.explaining import explain
 from distributed_grid.kernel.launching import BORROWED_NICENESS
 from distributed_grid.kernel.node import Drain, Lend
-from distributed_grid.model.job import Preempt, Where
+from distributed_grid.model.job import Preempt, Where, Work
 from distributed_grid.wire.keeper import Run
 from tests.across_world import Neighbour, Room
 from tests.node_world import a_job, fill, told
 from tests.unit.across.filling import occupy
+
+ASKING = "distributed_grid.kernel.across.asking"
+WRITING = "distributed_grid.kernel.across.record_writing"
 
 
 @pytest.fixture
@@ -57,6 +60,33 @@ def test_nobody_runs_what_it_does_not_lend_also_if_it_is_the_home_now(room):
     why = explain(home.node.coordinator, home.job(job), home.now_ms)
     assert why.summary == "it waits for room on another node"
     assert f"{home.name} took it over from others: this node does not lend" in why.remedies
+
+
+def test_a_home_that_lies_about_where_a_job_is_from_names_no_files_of_others(room, monkeypatch):
+    """Else whoever takes it over, or runs it, would write where its submitter says."""
+    for module in (ASKING, WRITING):
+        monkeypatch.setattr(f"{module}.travelling", lambda spec: spec)
+    work = Work(argv=("true",), cwd="/", env={"SECRET": "x"}, log="/root/.profile")
+    job = a_job("job", user="ada", work=work)
+    home = taken_over(room, job)
+    room.until(lambda: runs(room, job))
+
+    assert home.job(job).spec.work.is_abroad
+    (host,) = [node for node in room.nodes if node.name in runs(room, job)]
+    guests = [one.spec.work for one in host.node.coordinator.jobs.values()]
+    assert all(one.is_abroad and not one.env for one in guests)
+
+
+def test_a_guest_is_from_elsewhere_whatever_its_home_says(monkeypatch):
+    monkeypatch.setattr(f"{ASKING}.travelling", lambda spec: spec)
+    room = Room(2)
+    fill(room[0])
+    job = a_job("job", work=Work(argv=("true",), cwd="/", env={"SECRET": "x"}, log="/tmp/out"))
+    room[0].submit(job)
+    room.settle()
+
+    (guest,) = room[1].node.coordinator.jobs.values()
+    assert (guest.spec.work.is_abroad, guest.spec.work.env) == (True, {})
 
 
 @pytest.mark.parametrize("is_there", [True, False])
