@@ -24,6 +24,7 @@ from distributed_grid.kernel.resuming import WHAT
 from distributed_grid.model.artifact import ManifestId, is_id
 from distributed_grid.model.ids import JobId, NodeId
 from distributed_grid.wire.across import Begun, Report
+from distributed_grid.wire.keeper import HAVING_RUN
 
 REMEMBERED_MAX: Final = 10_000  # Attempts whose outputs are in place.
 NS_OF_MS: Final = 1_000_000
@@ -126,8 +127,8 @@ class Bringing:
         work = job.spec.work
         assert work is not None, "asked before"
         end = report.ends[-1]
-        is_retried = job.progress is None and job.failures < job.spec.retries
-        if end.code and is_retried and not job.is_stopping:
+        is_retried = end.how not in HAVING_RUN or (end.code and job.failures < job.spec.retries)
+        if is_retried and job.progress is None and not job.is_stopping:
             return ""  # It is tried again: what counts is what that leaves behind.
         owner = f"bringing:{report.lease}"
         try:

@@ -44,6 +44,8 @@ TOLD_MAX: Final = 3  # Names in a sentence; nobody reads more.
 KEPT: Final = "kept"  # How directories begin whose outputs could not be collected.
 KEPT_MAX: Final = 8  # Such directories: a full disk must not stay full for ever.
 KEPT_DAYS: Final = 7  # Who has not come for them by then does not want them.
+# One that was told to stop, or gave way in the midst of its indices, also leaves what it wrote.
+LEAVING: Final = HAVING_RUN | {"stopped", "preempted"}
 LEFT: Final = "left"  # How directories begin that hold more than comes back by itself:
 LEFT_DAYS: Final = 1
 LEFT_MAX: Final = 1_000  # so many.
@@ -196,7 +198,7 @@ class Housing:
         job = self._job_of(report.attempt)
         spec = job.spec if job is not None else None
         is_brought = spec is not None and (bool(spec.outputs) or spec.brings_changes)
-        if job is not None and is_brought and report.how in HAVING_RUN:
+        if job is not None and is_brought and report.how in LEAVING:
             report = await asyncio.to_thread(self._collected, report, job)
         if folder := self._state_of(report):
             report = await asyncio.to_thread(self._with_state, report, folder)

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from tests.mesh_jobs import Gate, once, over
-from tests.mesh_lab import Member, MeshLab
+from tests.mesh_jobs import ENDED, Gate, once, over
+from tests.mesh_lab import Member, MeshLab, awaited
 from tests.unit.artifacts.lab import plant
 
 pytestmark = pytest.mark.slow
@@ -72,6 +72,31 @@ def texts(work) -> dict[str, str]:
 def story(member: Member, word: str) -> str:
     told = json.loads(member.says("job", word, "--json"))
     return "\n".join(f"{line['what']}: {line['detail']}" for line in told["story"])
+
+
+def test_what_a_cancelled_job_had_written_comes_back_too(desk, work, gate, tmp_path):
+    wrote = tmp_path / "wrote"
+    script = f"echo 10 > steps; touch {wrote}; {' '.join(gate.words('true'))}"
+    word = submitted(desk, work, "--node", "attic", script=script)
+    awaited(wrote.exists)
+    desk.says("cancel", word)
+    state = once(desk, word, *ENDED)["state"]
+
+    assert (state, texts(work)) == ("cancelled", {"steps": "10\n"})
+
+
+def test_what_indices_wrote_before_one_was_cancelled_comes_back(desk, work, gate, tmp_path):
+    """They ran one after the other in one process group, which ends with the one that is not to."""
+    script = (
+        f"echo $GRID_ARRAY_INDEX > of-$GRID_ARRAY_INDEX; touch {tmp_path}/$GRID_ARRAY_INDEX;"
+        f" [ $GRID_ARRAY_INDEX = 0 ] || {' '.join(gate.words('true'))}"
+    )
+    word = submitted(desk, work, "--node", "attic", "--array", "0-1%1", script=script)
+    awaited((tmp_path / "1").exists)
+    desk.says("cancel", word, "--index", "1")
+    once(desk, word, *ENDED)
+
+    assert "of-0" in names(work)
 
 
 def test_what_a_job_makes_and_changes_is_here_when_run_returns(desk, work):
