@@ -15,21 +15,30 @@ from distributed_grid.edges.artifacts.ignoring import Rules, line_of, rules_of
 GRID_IGNORE: Final = b".gridignore"
 GIT_IGNORE: Final = b".gitignore"
 _SECRETS: Final = b"""
+# In small letters, as in the next: names are looked up without regard to case.
 .env
 .env.*
+.env~
+*.env
 .envrc
 !.env.example
 !.env.sample
 !.env.template
 !.env.dist
-id_rsa
-id_dsa
-id_ecdsa
-id_ed25519
-id_ecdsa_sk
-id_ed25519_sk
+id_rsa*
+id_dsa*
+id_ecdsa*
+id_ed25519*
+!id_*.pub
 *.pem
+*.pem~
+*.pem.bak*
+*.pem.old*
 *.key
+*.key~
+*.key.bak*
+*.key.old*
+*.p8
 *.ppk
 *.p12
 *.pfx
@@ -57,6 +66,10 @@ _netrc
 .npmrc
 .htpasswd
 .git-credentials
+.vault-token
+*.tfstate
+*.tfstate.*
+**/.docker/config.json
 .ssh/
 .gnupg/
 .aws/
@@ -79,7 +92,7 @@ __pycache__/
 .eggs/
 .direnv/
 .terraform/
-.DS_Store
+.ds_store
 """
 _BUILT_IN: Final = rules_of(_SECRETS, _LITTER)
 _SECRETS_COUNT: Final = sum(line_of(line) is not None for line in _SECRETS.split(b"\n"))
@@ -100,7 +113,16 @@ MARKS: Final = {  # What a folder is that has one of these; the last has a node'
 
 def is_litter(name: bytes, *, is_folder: bool) -> bool:
     """Whether something that a job made is of no use elsewhere, or for others to write."""
-    return name.lower() in GUARDED or _NEVER_BACK.last(name, name, is_folder=is_folder) >= 0
+    name = name.lower()
+    return name in GUARDED or _NEVER_BACK.last(name, name, is_folder=is_folder) >= 0
+
+
+def built_in(path: bytes, name: bytes, *, is_folder: bool) -> str:
+    """Why something stays without anybody's word: SECRET, LITTER or nothing."""
+    found = _BUILT_IN.last(path.lower(), name.lower(), is_folder=is_folder)
+    if found < 0 or _BUILT_IN.are_back[found]:
+        return ""
+    return SECRET if found < _SECRETS_COUNT else LITTER
 
 
 class Scope(NamedTuple):
@@ -135,12 +157,9 @@ class Level(NamedTuple):
                 return scope.source
             if stays:
                 break
-        found = _BUILT_IN.last(name, name, is_folder=is_folder)
-        if found >= 0 and not _BUILT_IN.are_back[found]:
-            if found < _SECRETS_COUNT:
-                return SECRET
-            if not self.are_ignored_sent:
-                return LITTER
+        why = built_in(path, name, is_folder=is_folder)
+        if why == SECRET or (why and not self.are_ignored_sent):
+            return why
         for scope in () if self.are_ignored_sent else reversed(self.git):
             stays = scope.says(path, name, is_folder=is_folder)
             if stays is not None:

@@ -61,6 +61,26 @@ def test_an_ordinary_project_travels_without_its_secrets_and_its_litter(tmp_path
     assert packed.files == len(WANTED)
 
 
+SECRETS = [
+    ".ENV", ".Env.Local", ".env~", "prod.env", "ID_RSA", "id_rsa.bak", "id_rsa_work", "id_ecdsa_sk",
+    "deep/id_ed25519.old", "server.PEM", "server.Key", "server.key.bak", "site.pem.old", "a.key~",
+    "Credentials.json", ".Netrc", "wallet.p8", ".vault-token", "terraform.tfstate", ".SSH/config",
+    "terraform.tfstate.backup", ".docker/config.json", "deep/.Docker/config.json", ".AWS/config",
+]  # fmt: skip
+PLAIN = [
+    ".env.example", ".env.sample", ".Env.Template", "id_rsa.pub", "id_ed25519_work.PUB", "keys.py",
+    "monkey.old", "my.environment", ".docker/Dockerfile", "config.json",
+]  # fmt: skip
+
+
+def test_secrets_are_known_in_any_case_and_as_copies_of_themselves(tmp_path, listed):
+    root = plant(tmp_path / "w", dict.fromkeys([*SECRETS, *PLAIN, ".GIT/config", ".DS_Store"], "x"))
+
+    assert listed(root) == set(PLAIN)
+    assert listed(root, are_sent=True) == {*PLAIN, ".GIT/config", ".DS_Store"}
+    assert listed.left_out["may hold secrets, name it to send it"].count == len(SECRETS)
+
+
 def test_a_gridignore_brings_back_what_it_names_and_a_gitignore_does_not(tmp_path, listed):
     plant(tmp_path / "a", {**PROJECT, ".gridignore": "!.env\n!node_modules\n!data\n"})
     plant(tmp_path / "b", {**PROJECT, ".gitignore": "!.env\n!node_modules\n"})
