@@ -5,7 +5,8 @@ Lives here: globs of outputs, and writing among the files of people. Never here:
 Invariant: a file is replaced whole or not at all; what has changed here since the job was
 submitted, also while its output is written, stays as it is, unless it is to be overwritten: what
 came is kept beside it. No symbolic link of the place is followed; nothing comes that was not asked
-for, and nothing into the folders of version control and keys.
+for, and nothing into the folders of version control and keys. Secrets, and files that say what
+travels or how, come only if somebody named them: else a job could have the secrets sent next time.
 """
 
 import contextlib
@@ -25,7 +26,7 @@ from distributed_grid.edges.artifacts.choosing import is_meant
 from distributed_grid.edges.artifacts.chunks import ChunkStore
 from distributed_grid.edges.artifacts.ignoring import Pattern
 from distributed_grid.edges.artifacts.recall import SECOND_NS
-from distributed_grid.edges.artifacts.staying import GUARDED, MARKS, is_litter
+from distributed_grid.edges.artifacts.staying import GUARDED, MARKS, STEERING, built_in
 from distributed_grid.edges.artifacts.walking import DRAFT, is_draft
 from distributed_grid.model.artifact import (
     CHUNK_BYTES_MAX,
@@ -126,7 +127,13 @@ class _Bringer:
         if any(step.lower() in GUARDED for step in steps):
             return "nothing of a job is written there"
         last = len(steps) - 1
-        if globs is None and any(is_litter(s, is_folder=at < last) for at, s in enumerate(steps)):
+        if globs is None and (
+            steps[-1].lower() in STEERING
+            or any(
+                built_in(b"/".join(steps[: at + 1]), step, is_folder=at < last)
+                for at, step in enumerate(steps)
+            )
+        ):
             return "nobody asked for it"
         if self._wanted.is_homely and (last or steps[0].startswith(b".")):
             return f"only plain files come to {self._wanted.root} unasked"

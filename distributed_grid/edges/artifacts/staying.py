@@ -101,6 +101,8 @@ GUARDED: Final = frozenset(
     (b".git", b".hg", b".svn", b".ssh", b".gnupg", b".aws", b".azure", b".kube")
 )  # Nothing that a job leaves behind is ever written below these.
 
+STEERING: Final = frozenset((GRID_IGNORE, GIT_IGNORE, b"grid.toml"))  # What travels, and how.
+
 SECRET: Final = "may hold secrets, name it to send it"  # noqa: S105  (a reason)
 LITTER: Final = "left out by default"
 ENVIRONMENT: Final = "a virtual environment"

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from distributed_grid.edges.artifacts import CannotUnpack, outputs
+from distributed_grid.edges.artifacts import CannotUnpack, Refused, outputs
 from distributed_grid.model import artifact
 from distributed_grid.model.artifact import ASKED, ROOT, File, Folder, Manifest
 from tests.unit.artifacts.lab import a_store, files_of, plant
@@ -144,6 +144,21 @@ def test_litter_comes_only_if_it_was_asked_for(world, path):
 
     assert world.files.bring(name, str(world.home), globs=None, since_ns=0).written == ()
     assert world.texts == {}
+
+
+STEERING = (".gridignore", "sub/.gridignore", ".gitignore", "a/b/.gitignore", "grid.toml")
+SECRETS = (".env", ".ENV", "deep/server.key", ".docker/config.json")
+
+
+@pytest.mark.parametrize("path", [*STEERING, *SECRETS])
+def test_secrets_and_what_says_what_travels_come_only_if_they_were_named(world, path):
+    name = world.hostile(path, "pyproject.toml")
+    brought = world.files.bring(name, str(world.home), globs=None, since_ns=0, overwrite=True)
+
+    assert brought.conflicts == (Refused(path, "nobody asked for it"),)
+    assert world.texts == {"pyproject.toml": ""}
+    asked = world.files.bring(name, str(world.home), globs=(path,), since_ns=0)
+    assert asked.written == (path,)
 
 
 def test_nothing_comes_into_an_environment_that_is_here(world):
