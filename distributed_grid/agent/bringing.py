@@ -30,7 +30,7 @@ REMEMBERED_MAX: Final = 10_000  # Attempts whose outputs are in place.
 NS_OF_MS: Final = 1_000_000
 STATE_TRIES: Final = 5  # Its owner says it again each second, and is given up when it is dead.
 OUTPUT_TRIES: Final = 5  # The same, of outputs whose owner is there and will never have them.
-CHANGED: Final = "has changed here meanwhile"
+CHANGED: Final = "has changed here meanwhile or did not travel"
 FOR_GOOD: Final = frozenset({"unknown", "gone", "malformed", "too-large"})  # Else: later.
 
 

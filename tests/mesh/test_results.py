@@ -142,7 +142,7 @@ def test_a_file_that_changed_here_meanwhile_stays_and_the_other_is_beside_it(des
 
     aside = f"model.bin.grid-{word[:12]}"
     assert texts(work) == {"model.bin": "mine\n", "late.txt": "theirs\n", aside: "theirs\n"}
-    told = f"kept beside what has changed here meanwhile: model.bin ({aside})"
+    told = f"kept beside what has changed here meanwhile or did not travel: model.bin ({aside})"
     assert told in done.stderr
     assert told in story(desk, word)
 

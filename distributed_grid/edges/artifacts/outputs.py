@@ -3,10 +3,11 @@
 Lives here: globs of outputs, and writing among the files of people. Never here: cutting files
 (`packing`), making directories of our own (`unpacking`).
 Invariant: a file is replaced whole or not at all; what has changed here since the job was
-submitted, also while its output is written, stays as it is, unless it is to be overwritten: what
-came is kept beside it. No symbolic link of the place is followed; nothing comes that was not asked
-for, and nothing into the folders of version control and keys. Secrets, and files that say what
-travels or how, come only if somebody named them: else a job could have the secrets sent next time.
+submitted, also while its output is written, or did not travel, stays as it is, unless it is to be
+overwritten, or came from a job itself: what came is kept beside it. No symbolic link of the place
+is followed; nothing comes that was not asked for, and nothing into the folders of version control
+and keys. Secrets, and files that say what travels or how, come only if somebody named them: else a
+job could have the secrets sent next time.
 """
 
 import contextlib
@@ -42,6 +43,8 @@ from distributed_grid.model.artifact import (
 )
 
 CHANGED: Final = "it has changed here since the job was submitted"
+NOT_SENT: Final = "it did not travel with the job"
+OURS: Final = "user.grid"  # Of a file that came from a job: its size and time, when it came.
 BESIDE_MAX: Final = 10_000  # Files that are kept beside one; an array may write one each.
 SYNCED_MAX: Final = 1_000  # Files that are synced one by one; more at once, with all of the disk.
 DEAD_NS: Final = 86_400 * 10**9  # A draft that was not written to for a day: of a life cut short.
@@ -99,8 +102,6 @@ class _Bringer:
         self._unchanged: list[str] = []
         self._beside: list[tuple[str, str]] = []
         self._conflicts: list[Refused] = []
-        self._sent: dict[bytes, Pieces] | None = None
-        self._base = Manifest()
         self._swept: set[int] = set()  # Folders without drafts of other lives.
 
     def bring(self) -> Brought:
@@ -215,7 +216,9 @@ class _Bringer:
                 for data in self._bytes(pieces):
                     _write(descriptor, data)
                 os.ftruncate(descriptor, file.size)  # It may end with a hole.
-                os.fchmod(descriptor, file.mode)
+                os.fchmod(descriptor, _mode(file, there))
+                with contextlib.suppress(OSError):  # Not every file system has room for that.
+                    os.setxattr(descriptor, OURS, _words(os.fstat(descriptor)))
                 if len(self._manifest.files) <= SYNCED_MAX:
                     os.fsync(descriptor)
             finally:
@@ -254,7 +257,7 @@ class _Bringer:
         if now is not None:
             _refuse_other(now, kind)
             if before is None or _look(now) != _look(before):
-                self._refuse_changed()
+                self._refuse_changed(CHANGED)
         os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
 
     def _refuse_newer(
@@ -263,31 +266,43 @@ class _Bringer:
         """Refuse what is not as it was when the job was submitted, nor as it travelled."""
         if is_beside:
             raise Conflict("another is here")
+        steps = [] if one.folder == ROOT else self._folders[one.folder]
+        path = b"/".join([*steps, one.name])
+        is_known = self._wanted.globs is not None or path in self._sent
+        if not is_known and not _is_ours(folder, one.name, there):
+            self._refuse_changed(NOT_SENT)
         newest = max(there.st_mtime_ns, there.st_ctime_ns)
         if there.st_mtime_ns % SECOND_NS == there.st_ctime_ns % SECOND_NS == 0:
             newest += SECOND_NS  # It may have changed up to so much later.
-        if newest > self._wanted.since_ns and not self._is_as_sent(there, one, folder):
-            self._refuse_changed()
+        if newest > self._wanted.since_ns and not self._is_as_sent(there, path, folder):
+            self._refuse_changed(CHANGED)
 
-    def _is_as_sent(self, there: os.stat_result, one: File | Symlink, folder: int) -> bool:
+    @functools.cached_property
+    def _base(self) -> Manifest:
+        return self._store.manifest(self._wanted.base) or Manifest()
+
+    @functools.cached_property
+    def _sent(self) -> dict[bytes, Pieces | None]:
+        """What travelled before the job, by path; None: a link."""
+        paths = self._base.folder_paths()
+        files = zip(self._base.files, pieces_of(self._base), strict=True)
+        all_ = itertools.chain(files, ((link, None) for link in self._base.links))
+        return {
+            joined(b"" if one.folder == ROOT else paths[one.folder], one.name): pieces
+            for one, pieces in all_
+        }
+
+    def _is_as_sent(self, there: os.stat_result, path: bytes, folder: int) -> bool:
         """Whether a file here is, byte for byte, what travelled before the job."""
-        if self._sent is None:
-            self._base = self._store.manifest(self._wanted.base) or Manifest()
-            paths = self._base.folder_paths()
-            self._sent = {
-                joined(b"" if file.folder == ROOT else paths[file.folder], file.name): pieces
-                for file, pieces in zip(self._base.files, pieces_of(self._base), strict=True)
-            }
-        steps = [] if one.folder == ROOT else self._folders[one.folder]
-        pieces = self._sent.get(b"/".join([*steps, one.name]))
+        pieces = self._sent.get(path)
         if pieces is None or sum(end - begin for _, begin, end in pieces) != there.st_size:
             return False
-        return holds(folder, one.name, bytes_of(self._store.get, self._base, pieces))
+        name = path.rpartition(b"/")[2]
+        return holds(folder, name, bytes_of(self._store.get, self._base, pieces))
 
-    def _refuse_changed(self) -> None:
+    def _refuse_changed(self, why: str) -> None:
         if not self._wanted.overwrite:
-            is_any = self._wanted.since_ns < 0
-            raise Conflict("another is here" if is_any else CHANGED)
+            raise Conflict("another is here" if self._wanted.since_ns < 0 else why)
 
     def _bytes(self, pieces: Pieces) -> Iterator[memoryview]:
         for part in bytes_of(self._store.get, self._manifest, pieces):
@@ -322,6 +337,28 @@ def _sweep(folder: int) -> None:
 def _refuse_other(there: os.stat_result, kind: int) -> None:
     if stat.S_IFMT(there.st_mode) != kind:
         raise Conflict(f"something that is no {_KINDS[kind]} is there")
+
+
+def _words(status: os.stat_result) -> bytes:
+    return b"%d %d" % (status.st_size, status.st_mtime_ns)
+
+
+def _is_ours(folder: int, name: bytes, there: os.stat_result) -> bool:
+    """Whether a file came from a job, and nobody has written to it since."""
+    with contextlib.suppress(OSError):
+        file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+        try:
+            return os.getxattr(file, OURS) == _words(there)
+        finally:
+            os.close(file)
+    return False
+
+
+def _mode(file: File, there: os.stat_result | None) -> int:
+    """Who may read or write a file here stays so; it is executed by no more than may read it."""
+    if there is None:
+        return file.mode
+    return there.st_mode & 0o666 | file.mode & 0o111 & there.st_mode >> 2
 
 
 def _look(status: os.stat_result) -> tuple[int, int, int, int]:

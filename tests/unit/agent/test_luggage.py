@@ -383,7 +383,7 @@ def test_what_changed_here_is_left_and_told(lab, tree, left_behind):
         assert (tree / "out.txt").read_text() == "mine\n"
         (told,) = [detail for what, detail in lab.story(spec) if what == "outputs"]
         assert told == (
-            "1 as before, kept beside what has changed here meanwhile: "
+            "1 as before, kept beside what has changed here meanwhile or did not travel: "
             f"out.txt (out.txt.grid-{spec.id[:12]})"
         )
 

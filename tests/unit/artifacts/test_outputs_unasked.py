@@ -1,5 +1,6 @@
 """What a job changed comes back unasked: over nothing newer, and not where it could do harm."""
 
+import errno
 import os
 import time
 from types import SimpleNamespace
@@ -106,6 +107,8 @@ def test_where_time_is_counted_in_seconds_a_change_in_the_second_of_submission_c
     world, monkeypatch
 ):
     plant(world.home, {"model": "mine"})
+    base = world.files.pack(str(world.home), owner="j", amount=ASKED).id
+    plant(world.home, {"model": "changed"})
     real = outputs._status
 
     def coarse(folder, name):
@@ -118,10 +121,75 @@ def test_where_time_is_counted_in_seconds_a_change_in_the_second_of_submission_c
 
     monkeypatch.setattr(outputs, "_status", coarse)
     plant(world.job, {"model": "theirs"})
-    brought = world.bring(since_ns=1_700_000_000_400_000_000)
+    brought = world.bring(since_ns=1_700_000_000_400_000_000, base=base)
 
     assert [path for path, _ in brought.beside] == ["model"]
-    assert world.bring(since_ns=1_700_000_001_400_000_000).written == ("model",)
+    assert world.bring(since_ns=1_700_000_001_400_000_000, base=base).written == ("model",)
+
+
+@pytest.mark.parametrize("words", [{}, {"overwrite": True}])
+def test_what_did_not_travel_stays_and_what_came_is_beside_it(world, words):
+    plant(world.home, {".gitignore": "*.db\nl", "my.db": "mine", "l": ("mine",), "in": "1"})
+    base = world.files.pack(str(world.home), owner="j", amount=ASKED).id
+    plant(world.job, {"my.db": "theirs", "in": "2", "l": ("in",)})
+    brought = world.bring(base=base, **words)
+
+    kept = () if words else (("my.db", f"my.db.{BESIDE}"), ("l", f"l.{BESIDE}"))
+    assert (brought.beside, brought.conflicts) == (kept, ())
+    assert world.texts["in"] == "2"
+    assert (world.home / "my.db").read_text() == ("theirs" if words else "mine")
+    named = world.files.collect(str(world.job), owner="k", amount=ASKED, globs=("my.db",)).id
+    since_ns = time.time_ns() + HOUR_NS
+    world.files.bring(named, str(world.home), globs=("my.db",), since_ns=since_ns)
+    assert world.texts["my.db"] == "theirs"
+
+
+def test_a_link_that_travelled_is_replaced(world):
+    plant(world.home, {"a": "", "b": "", "l": ("a",)})
+    base = world.files.pack(str(world.home), owner="j", amount=ASKED).id
+    plant(world.job, {"a": "", "b": "", "l": ("b",)})
+
+    assert world.bring(base=base).written == ("l",)
+
+
+def test_what_came_from_a_job_is_replaced_by_the_next_until_somebody_changes_it(world):
+    plant(world.job, {"out": "first"})
+    world.bring()
+    plant(world.job, {"out": "again"})
+    assert world.bring().written == ("out",)
+    plant(world.home, {"out": "moved"})
+    os.utime(world.home / "out", ns=(1, 1))  # Nor by the length of the text.
+    plant(world.job, {"out": "third"})
+
+    assert world.bring().beside == (("out", f"out.{BESIDE}"),)
+    assert world.texts["out"] == "moved"
+
+
+def test_where_nothing_can_be_noted_on_a_file_the_next_one_is_beside_it(world, monkeypatch):
+    def refused(*_):
+        raise OSError(errno.ENOTSUP, "Operation not supported")
+
+    monkeypatch.setattr(outputs.os, "setxattr", refused)
+    for text in ("first", "again"):
+        plant(world.job, {"out": text})
+        brought = world.bring()
+
+    assert brought.beside == (("out", f"out.{BESIDE}"),)
+
+
+@pytest.mark.parametrize(
+    ("here", "came", "then"),
+    [(0o600, 0o666, 0o600), (0o600, 0o755, 0o700), (0o644, 0o755, 0o755), (0o755, 0o600, 0o644)],
+)
+def test_who_may_read_a_file_stays_so_when_it_is_replaced(world, here, came, then):
+    plant(world.home, {"a": "1"})
+    (world.home / "a").chmod(here)
+    base = world.files.pack(str(world.home), owner="j", amount=ASKED).id
+    plant(world.job, {"a": "2"})
+    (world.job / "a").chmod(came)
+
+    assert world.bring(base=base).written == ("a",)
+    assert (world.home / "a").stat().st_mode & 0o7777 == then
 
 
 PLACES = (".git/hooks/pre-commit", "sub/.git/config", ".ssh/authorized_keys", ".SSH/config",
