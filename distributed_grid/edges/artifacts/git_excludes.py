@@ -1,16 +1,17 @@
-"""What git leaves out of a directory by files that are not in it.
+"""What is left out of a directory by files that are not in it.
 
-Lives here: where git keeps them: its settings, `.git/info/exclude`, and `.gitignore` of the folders
-between the top of a repository and the directory. Never here: what they mean (`ignoring`).
+Lives here: where git keeps them: its settings, `.git/info/exclude`, and the ignore files, also
+ours, of the folders between the top of a repository and the directory. Never here: what they mean (`ignoring`).
 Invariant: git itself is not needed, nor a repository; what cannot be read says nothing.
 """
 
+import itertools
 import os
 import re
 from typing import Final
 
 from distributed_grid.edges.artifacts.ignoring import IGNORE_BYTES_MAX, rules_of
-from distributed_grid.edges.artifacts.staying import GIT_IGNORE, Level, Scope
+from distributed_grid.edges.artifacts.staying import GIT_IGNORE, GRID_IGNORE, Level, Scope
 from distributed_grid.model.artifact import PATH_BYTES_MAX
 
 _SETTINGS_BYTES_MAX: Final = 1 << 20
@@ -27,18 +28,23 @@ def level_of(root: bytes, *, user_home: str) -> Level:
         texts.append((_text(inside + b"/info/exclude"), ".git/info/exclude"))
     found = [Scope(rules_of(text), source, above=way) for text, source in texts if text]
     steps = way.split(b"/")[:-1]
-    for depth in range(len(steps)):
-        folder = b"/".join([top, *steps[:depth]])
-        if text := _text(folder + b"/" + GIT_IGNORE):
+    grid: list[Scope] = []
+    for depth, name in itertools.product(range(len(steps)), (GIT_IGNORE, GRID_IGNORE)):
+        file = b"/".join([top, *steps[:depth], name])
+        if text := _text(file):
             above = b"/".join([*steps[depth:], b""])
-            source = os.path.relpath(folder + b"/" + GIT_IGNORE, root)
-            found.append(Scope(rules_of(text), os.fsdecode(source), above=above))
-    level = Level(git=tuple(found))
+            scope = Scope(rules_of(text), os.fsdecode(os.path.relpath(file, root)), above=above)
+            if name == GIT_IGNORE:
+                found.append(scope)
+            else:  # Who works in a folder means that one, whatever leaves it out.
+                told = _seen_from_top(scope, way).within(way[:-1])
+                grid.append(scope._replace(rules=told.rules))
+    level = Level(grid=tuple(grid), git=tuple(found))
     for depth in range(1, len(steps) + 1):  # Who works in a folder that git ignores means that one.
         path = b"/".join(steps[:depth])
         told = Level(git=tuple(_seen_from_top(one, way) for one in found))
         if told.why(path, steps[depth - 1], is_folder=True):
-            return Level()
+            return level._replace(git=())
     return level
 
 

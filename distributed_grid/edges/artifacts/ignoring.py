@@ -81,6 +81,7 @@ class Rules:
     """The patterns of ignore files of one folder, the last of them counts most."""
 
     def __init__(self, lines: Sequence[Line]) -> None:
+        self.lines = lines
         self.are_back = [line.is_back for line in lines]
         self._literal: dict[bytes, int] = {}  # Names, and paths with a slash before them.
         self._endings: dict[bytes, int] = {}  # `*.log`, by `.log`.

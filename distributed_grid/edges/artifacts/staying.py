@@ -10,7 +10,8 @@ is about what is committed, and brings back nothing but what a `.gitignore` leav
 
 from typing import Final, NamedTuple
 
-from distributed_grid.edges.artifacts.ignoring import Rules, line_of, rules_of
+from distributed_grid.edges.artifacts.ignoring import Line, Rules, line_of, rules_of
+from distributed_grid.model.artifact import joined
 
 GRID_IGNORE: Final = b".gridignore"
 GIT_IGNORE: Final = b".gitignore"
@@ -106,6 +107,7 @@ STEERING: Final = frozenset((GRID_IGNORE, GIT_IGNORE, b"grid.toml"))  # What tra
 SECRET: Final = "may hold secrets, name it to send it"  # noqa: S105  (a reason)
 LITTER: Final = "left out by default"
 ENVIRONMENT: Final = "a virtual environment"
+_ANY: Final = b"\0" * 9  # A name that no pattern means in particular.
 MARKS: Final = {  # What a folder is that has one of these; the last has a node's keys in it.
     b"pyvenv.cfg": ENVIRONMENT,
     b"conda-meta": ENVIRONMENT,
@@ -141,6 +143,19 @@ class Scope(NamedTuple):
         found = self.rules.last(told, name, is_folder=is_folder)
         return None if found < 0 else not self.rules.are_back[found]
 
+    def within(self, path: bytes) -> "Scope":
+        """The same without what leaves out a folder, or all in it: who named it wants that."""
+        asked = ((path, True), (joined(path, _ANY), True), (joined(path, _ANY), False))
+
+        def is_kept(line: Line) -> bool:
+            alone = self._replace(rules=Rules([line]))
+            return not any(
+                alone.says(one, one.rpartition(b"/")[2], is_folder=is_folder)
+                for one, is_folder in asked
+            )
+
+        return self._replace(rules=Rules([line for line in self.rules.lines if is_kept(line)]))
+
 
 class Level(NamedTuple):
     """Whose word counts in a folder, the nearest last."""
@@ -148,6 +163,11 @@ class Level(NamedTuple):
     grid: tuple[Scope, ...] = ()
     git: tuple[Scope, ...] = ()
     are_ignored_sent: bool = False
+    is_grid_heard: bool = False  # All the same.
+
+    def within(self, path: bytes) -> "Level":
+        """What counts in a folder that somebody named, by `.gridignore` above it."""
+        return self._replace(grid=tuple(scope.within(path) for scope in self.grid))
 
     def why(self, path: bytes, name: bytes, *, is_folder: bool) -> str:
         """Why something stays at home; empty: it travels. `path` counts from the root."""
@@ -155,7 +175,7 @@ class Level(NamedTuple):
             stays = scope.says(path, name, is_folder=is_folder)
             if stays is False:
                 return ""
-            if stays and not self.are_ignored_sent:
+            if stays and (self.is_grid_heard or not self.are_ignored_sent):
                 return scope.source
             if stays:
                 break

@@ -243,10 +243,13 @@ class Walk:
                 kind = "/" if is_folder else ""
                 self._left_out.setdefault(why, LeftOut()).add(shown(path) + kind)
             return None
-        if level is not None and path in self._named.whole:
-            level = Level(are_ignored_sent=True)
-        elif level is not None and why:  # It was named: what left it out is no longer asked.
-            level = Level(are_ignored_sent=level.are_ignored_sent)
+        if level is not None and (why or path in self._named.paths):
+            level = level.within(path)  # What left it out is no longer asked.
+            if path in self._named.whole:
+                is_all = level.are_ignored_sent
+                level = level._replace(are_ignored_sent=True, is_grid_heard=not is_all)
+            elif why:
+                level = level._replace(git=())
         return Ahead(ROOT, path, level, is_wanted)
 
     def _note(self, folder: Ahead, path: bytes, entry: os.DirEntry[bytes]) -> Ahead | None:

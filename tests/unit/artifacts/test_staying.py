@@ -120,6 +120,46 @@ def test_what_is_named_travels_and_what_is_below_it_as_it_would(tmp_path, listed
         listed(plant(tmp_path / "v", {"keys/id_rsa": "s"}), "keys")
 
 
+@pytest.mark.parametrize(
+    ("grid", "git"),
+    [
+        ("*.token", "data/"),
+        ("data/\n*.token", ""),
+        ("*.token\ndata/*", ""),
+        ("*.token\n/data/**", ""),
+        ("*.token\n*", ""),
+        ("/data/*.token", "data/*"),
+        ("*.token", "*.csv"),
+    ],
+)
+@pytest.mark.parametrize("folder", ["", "top/"])
+def test_of_a_folder_that_is_named_a_gridignore_still_keeps_what_it_names(
+    tmp_path, listed, grid, git, folder
+):
+    if folder:
+        grid, git = (text.replace("data/*", "top/data/*") for text in (grid, git))
+    tree = {".gridignore": grid, ".gitignore": git, f"{folder}data/x.csv": "1"}
+    plant(tmp_path / "w", {**tree, f"{folder}data/api.token": "s", f"{folder}data/sub/y.csv": "2"})
+    found = {f"{folder}data/x.csv", f"{folder}data/sub/y.csv"}
+
+    assert listed(tmp_path / "w", f"{folder}data") == found
+    token = f"{folder}data/api.token"
+    assert token in listed(tmp_path / "w", f"{folder}data", token)
+
+
+@pytest.mark.parametrize("git", ["", "sub/\n"])
+def test_a_gridignore_above_the_directory_counts_up_to_the_top_of_the_repository(
+    tmp_path, listed, git
+):
+    tree = {".gridignore": "*", "repo/.git/HEAD": "", "repo/.gitignore": git, "repo/p/sub/a": ""}
+    plant(tmp_path, {**tree, "repo/p/sub/api.token": "s", "repo/p/sub/b": "", "repo/p/sub/c": ""})
+    plant(tmp_path, {"repo/.gridignore": "*.token\n/p/sub/b\n*", "repo/p/.gridignore": "/sub/c"})
+
+    assert listed(tmp_path / "repo/p/sub") == {"a"}
+    assert listed.left_out["../.gridignore"].paths == ("c",)
+    assert listed.left_out["../../.gridignore"].count == 2
+
+
 def test_the_files_of_git_that_are_not_in_the_directory_count(tmp_path, listed):
     top = plant(tmp_path / "repo", {"deep/er/a.log": "", "deep/er/b": "", "deep/er/c": "",
                                     "deep/er/d": "", "deep/er/e": ""})  # fmt: skip
