@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 IGNORE_BYTES_MAX: Final = 1 << 20  # Of one file: some ten thousand lines.
 ANY_FOLDERS: Final = b"**"
 _SPECIAL: Final = re.compile(rb"[*?\[\\]")
+_SET: Final = re.compile(rb"\\.|\[[!^]?\]?(?:\[:\w{0,9}:\]|\\.|[^\]\\]){0,255}\]", re.DOTALL)
 _STEP: Final = b"[^/]"
 _END: Final = rb"\Z"
 _MARK: Final = b"\xef\xbb\xbf"  # Which some editors put before a text.
@@ -134,7 +135,8 @@ def line_of(line: bytes) -> Line | None:
     line = line[1:] if is_back else line
     is_folder_only = line.endswith(b"/")
     line = line[:-1] if is_folder_only else line
-    is_anchored = b"/" in line
+    is_anchored = b"/" in line  # Also by one in brackets, which stands between no folders.
+    line = _SET.sub(lambda found: found[0].replace(b"/", b"\0"), line)
     words = line.removeprefix(b"/").split(b"/")
     if not all(words):
         return None
@@ -214,6 +216,7 @@ def _expression(word: bytes) -> bytes | None:
 
 def _bracket(word: bytes, at: int) -> tuple[bytes, int]:
     """A set of letters from behind its `[`, and where it ends; empty: nothing matches it."""
+    word = word.replace(b"\0", b"/")
     is_not = word[at : at + 1] in (b"!", b"^")
     at += is_not
     found: set[int] = set()

@@ -58,6 +58,8 @@ WORDS = [
     "[[:upper:]]*", "[[:digit:]]", "[![:alpha:]]*", "a[[:punct:]]", "[[:nope:]]", "a[]]", "a[!]]",
     "a[[:]", "[z-a]", "[a-", "a[\\]]", "[--b]*", "x\\\\y", "src/***/a.txt", "a**/b.log", "build//",
     "//build", "src//deep", "*.tar.gz", "*.gz", "tab\t", "\ufeffabc", "src/\\", "!", "/", "x/[!a]/z",
+    "[!/]bc", "[!/]", "[/]", "a[/-z]c", "x/[y/]/z", "[[:alpha:]/]bc", "x]/y]", "[a/b", "\\[/]", "[]/]",
+    "src/[!/]*", "x[/]y",
 ]  # fmt: skip
 
 
