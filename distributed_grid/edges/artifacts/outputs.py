@@ -84,12 +84,16 @@ def bring(store: ChunkStore, manifest_id: ManifestId, wanted: Bringing) -> Broug
     manifest = store.manifest(manifest_id)
     if manifest is None:
         raise CannotUnpack(wanted.root, why="its manifest is not here", lacking=1)
-    if wanted.globs is None and manifest.content_bytes > RETURNED.bytes_max:
+    count = len(manifest.files) + len(manifest.links)
+    is_much = manifest.content_bytes > RETURNED.bytes_max or count > RETURNED.files_max
+    if wanted.globs is None and is_much:
         raise CannotUnpack(wanted.root, why="more came than was asked for")
+    bringer = _Bringer(store, manifest, wanted)
     try:
-        return _Bringer(store, manifest, wanted).bring()
+        return bringer.bring()
     except OSError as error:
-        raise CannotUnpack(wanted.root, why=error.strerror or str(error)) from error
+        done = f", after {len(bringer.written)} of {count} files were written"
+        raise CannotUnpack(wanted.root, why=(error.strerror or str(error)) + done) from error
 
 
 class _Bringer:
@@ -98,7 +102,7 @@ class _Bringer:
         self._manifest = manifest
         self._wanted = wanted
         self._folders = [path.split(b"/") for path in manifest.folder_paths()]
-        self._written: list[str] = []
+        self.written: list[str] = []
         self._unchanged: list[str] = []
         self._beside: list[tuple[str, str]] = []
         self._conflicts: list[Refused] = []
@@ -111,10 +115,10 @@ class _Bringer:
             self._try(file.folder, file.name, bring)
         for link in self._manifest.links:
             self._try(link.folder, link.name, functools.partial(self._bring_link, link))
-        if len(self._written) > SYNCED_MAX:
+        if len(self.written) > SYNCED_MAX:
             os.sync()
         return Brought(
-            written=tuple(self._written),
+            written=tuple(self.written),
             unchanged=tuple(self._unchanged),
             beside=tuple(self._beside),
             conflicts=tuple(self._conflicts),
@@ -167,7 +171,7 @@ class _Bringer:
         except Conflict as conflict:
             self._conflicts.append(Refused(path, str(conflict)))
         else:
-            (self._written if is_written else self._unchanged).append(path)
+            (self.written if is_written else self._unchanged).append(path)
 
     def _put_beside(self, folder: int, name: bytes, bring: Bring, why: Conflict) -> bytes:
         """Keep something under another name; raises the Conflict if it is not to be kept."""

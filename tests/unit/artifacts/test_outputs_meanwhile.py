@@ -173,16 +173,33 @@ def test_no_two_drafts_have_the_same_name_and_none_is_left(world, monkeypatch):
 
 
 def test_a_draft_goes_with_what_stopped_it(world):
-    plant(world.job, {"a": noise(1_300_000)})
+    plant(world.job, {"a": noise(1_300_000), "b": noise(1_300_000, 2)})
 
     def stop():
         raise OSError(errno.ENOSPC, "No space left on device")
 
     world.meanwhile(stop)
-    with pytest.raises(CannotUnpack, match="No space left"):
+    why = "No space left on device, after 0 of 2 files were written"
+    with pytest.raises(CannotUnpack, match=why):
         world.bring(since_ns=now_ns())
 
     assert list(world.home.iterdir()) == []
+
+
+def test_what_was_written_before_the_disk_was_full_is_counted(world, monkeypatch):
+    plant(world.job, {"a": "1", "b": "2", "c": "3"})
+    real = outputs._write
+
+    def write(descriptor, view):
+        if view == b"3":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(descriptor, view)
+
+    monkeypatch.setattr(outputs, "_write", write)
+    with pytest.raises(CannotUnpack, match="No space left on device, after 2 of 3 files"):
+        world.bring(since_ns=now_ns())
+
+    assert {one.name for one in world.home.iterdir()} == {"a", "b"}
 
 
 def test_drafts_of_a_life_that_was_cut_short_do_not_travel(world):

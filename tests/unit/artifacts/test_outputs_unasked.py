@@ -253,9 +253,10 @@ def test_into_a_home_only_plain_files_come_unasked(world, path):
     assert path in asked.written
 
 
-def test_more_than_comes_back_by_itself_is_not_believed(world, monkeypatch):
-    monkeypatch.setattr(outputs, "RETURNED", artifact.Amount(bytes_max=3, files_max=9))
-    plant(world.job, {"a": "1234"})
+@pytest.mark.parametrize("tree", [{"a": "1234"}, {"a": "", "b": "", "l": ("a",)}])
+def test_more_than_comes_back_by_itself_is_not_believed(world, monkeypatch, tree):
+    monkeypatch.setattr(outputs, "RETURNED", artifact.Amount(bytes_max=3, files_max=2))
+    plant(world.job, tree)
     with pytest.raises(CannotUnpack, match="more came"):
         world.bring()
     assert world.texts == {}
