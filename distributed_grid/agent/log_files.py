@@ -3,15 +3,18 @@
 Lives here: when they are written, and their names. Never here: reading output (`logs`,
 `following`).
 Invariant: a file is there whole or not at all: what a process wrote to stdout, then what it wrote
-to stderr. Whoever waited for the job finds them; what could not be written is in its story.
+to stderr. Only files are replaced, at the end of links, and keep their permissions. Whoever waited for the job finds them; what could not be written is in its story.
 """
 
 import asyncio
 import contextlib
+import errno
 import os
 import re
+import stat
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from typing import Final
+from pathlib import Path
+from typing import BinaryIO, Final
 
 from distributed_grid.errors import GridError
 from distributed_grid.kernel.jobs import Attempt, Job
@@ -21,6 +24,7 @@ from distributed_grid.wire.tails import NO_INDEX, STREAMS
 
 WAIT_S: Final = 10.0  # Whoever waits for a job does not wait longer for a machine that is gone.
 DONE: Final = "log-files.written"  # In the job's own folder, once all of them are.
+_OF_THE_AGENT: Final = ("/dev/std", "/dev/fd/", "/proc/")  # Here they are its own, its log too.
 
 
 class LogFiles:
@@ -86,13 +90,18 @@ class LogFiles:
                 os.close(os.open(self._mark(job), os.O_CREAT | os.O_WRONLY, 0o600))
 
     async def _file(self, job: Job, index: int, path: str) -> None:
+        path, mode = await asyncio.to_thread(_end, path)
+        if path == os.devnull:
+            return
         made = f"{path}.{job.spec.id[:12]}.new"
         try:
-            with await asyncio.to_thread(open, made, "wb") as file:
+            with await asyncio.to_thread(_opened, made, 0o666 if mode is None else 0o600) as file:
                 for stream in STREAMS:
                     word, place = f"id:{job.spec.id}", {"stream": stream, "index": index}
                     async for part in self.read(word, **place, follow=False, offset=0):
                         await asyncio.to_thread(file.write, part)
+            if mode is not None:
+                await asyncio.to_thread(os.chmod, made, mode)
             await asyncio.to_thread(os.replace, made, path)
         finally:
             with contextlib.suppress(OSError):
@@ -104,6 +113,24 @@ def name_of(job: Job, index: int) -> str:
     assert job.spec.work is not None, "it has run"
     known = {"a": str(index) if index != NO_INDEX else "", "j": job.spec.id[:12], "%": "%"}
     return re.sub("%([aj%])", lambda found: known[found[1]], job.spec.work.log)
+
+
+def _end(path: str) -> tuple[str, int | None]:
+    """Where links lead, and the permissions of the file that is there, if one is."""
+    try:
+        found = Path(path).stat()
+    except FileNotFoundError:
+        return os.path.realpath(path), None
+    if stat.S_ISCHR(found.st_mode) and found.st_rdev == Path(os.devnull).stat().st_rdev:
+        return os.devnull, None
+    if not stat.S_ISREG(found.st_mode) or path.startswith(_OF_THE_AGENT):
+        raise OSError(errno.EINVAL, "it is no regular file")
+    return os.path.realpath(path), stat.S_IMODE(found.st_mode)
+
+
+def _opened(path: str, mode: int) -> BinaryIO:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+    return os.fdopen(os.open(path, flags, mode), "wb")
 
 
 def _indices(job: Job, attempts: list[Attempt]) -> list[int]:

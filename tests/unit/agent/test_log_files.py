@@ -1,6 +1,8 @@
 """Files that get what jobs wrote, without a process."""
 
 import asyncio
+import os
+import stat
 
 import pytest
 
@@ -39,6 +41,13 @@ class Desk:
             argv=("true",), cwd="/", log=f"{self.dir}/{log}", **what_matters.pop("work", {})
         )
         return Job(spec=a_job("job", work=work, **what_matters), submitted_ms=1, state=state)
+
+    async def write(self, log: str) -> None:
+        """What a job wrote that has ended."""
+        job = self.a_job(log, state="failed")
+        job.attempts, job.output_of = [an_end(1)], str(self.reads) + log.replace("/", "_")
+        self.start()
+        await self.files.written(job)
 
 
 @pytest.fixture
@@ -101,6 +110,49 @@ async def test_what_cannot_be_written_is_noted_and_nothing_half_is_left(desk):
     await desk.files.written(away)
     assert "'attic' cannot be reached" in desk.notes[1]
     assert not list(desk.dir.glob("out*"))
+
+
+async def test_links_are_followed_and_permissions_stay(desk):
+    real, ahead = desk.dir / "real.log", desk.dir / "ahead.log"
+    real.write_text("of yesterday")
+    real.chmod(0o640)
+    (desk.dir / "latest").symlink_to("real.log")
+    (desk.dir / "next").symlink_to("ahead.log")  # Which is not there yet.
+    before = os.umask(0o027)
+    try:
+        await desk.write("latest")
+        await desk.write("next")
+        real.chmod(0o604)
+        await desk.write("real.log")
+    finally:
+        os.umask(before)
+
+    assert (desk.dir / "latest").readlink().name == "real.log"
+    assert (desk.dir / "next").readlink().name == "ahead.log"
+    assert real.read_text() == ahead.read_text() == "stdout -1\nstderr -1\n"
+    assert stat.S_IMODE(real.stat().st_mode) == 0o604
+    assert stat.S_IMODE(ahead.stat().st_mode) == 0o640
+    assert desk.notes == []
+
+
+async def test_what_is_no_file_is_never_replaced(desk):
+    folder = desk.dir
+    (desk.dir / "none").symlink_to(os.devnull)
+    os.mkfifo(desk.dir / "fifo")
+    (desk.dir / "folder").mkdir()
+    for name in ("none", "fifo", "folder"):
+        await desk.write(name)
+    desk.dir = "/proc"
+    await desk.write("self/comm")  # As /dev/stdout: it would be the agent's.
+    desk.dir = folder
+
+    assert (desk.dir / "none").is_char_device()
+    assert (desk.dir / "fifo").is_fifo()
+    assert (desk.dir / "folder").is_dir()
+    assert desk.reads == 0
+    assert [note.partition(": not brought back: ")[2] for note in desk.notes] == [
+        "it is no regular file"
+    ] * 3
 
 
 async def test_who_waits_does_not_wait_for_ever(desk, monkeypatch):
