@@ -56,7 +56,8 @@ def _of_the_rest(body: Any, wrong: set[str]) -> Iterator[Mistake]:
         fields = {re.split(r"\W", one.removeprefix(path))[0] for one in wrong if path in one}
         fields |= {"argv"} if "work" in fields else set()
         if isinstance(job, dict):
-            kept = {name: value for name, value in job.items() if name not in fields}
+            known = set(NewJob.__struct_fields__) - fields
+            kept = {name: value for name, value in job.items() if name in known}
             for error in _refusals(msgspec.convert(kept, NewJob)):
                 found = within(path, error)
                 if not fields & {found["path"].removeprefix(path)}:

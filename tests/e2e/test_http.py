@@ -148,6 +148,14 @@ def test_all_mistakes_of_a_body_are_told_at_once(agent):
     assert json.loads(ask(agent, "GET", "/v1/jobs")[1])["jobs"] == []
 
 
+def test_a_field_that_there_is_not_is_named_whatever_it_is_called(agent):
+    for name in ("a.b", "x y", "max-losses", "é"):
+        body = json.dumps({"argv": ["true"], name: 1}).encode()
+        status, problem = ask(agent, "POST", "/v1/jobs", body)
+        (told,) = json.loads(problem)["facts"]["errors"]
+        assert (status, told["path"]) == (400, name)
+
+
 def test_the_openapi_document_names_every_route(agent):
     document = json.loads(ask(agent, "GET", "/openapi.json")[1])
 
