@@ -87,7 +87,7 @@ def _of_parts(value: Any, kind: Any, path: str) -> Iterator[Mistake]:
                 yield from mistakes_of(value[name], field.type, before + name)
             elif field.required:
                 yield mistake(before + name, f"a value for {name}", "nothing")
-        if kind.__struct_config__.forbid_unknown_fields:
+        if path or kind.__struct_config__.forbid_unknown_fields:
             for name in sorted(value.keys() - fields.keys()):
                 yield mistake(before + name, f"one of {', '.join(sorted(fields))}", value[name])
     elif isinstance(value, list) and get_origin(kind) is tuple and get_args(kind)[-1] is Ellipsis:

@@ -76,7 +76,8 @@ def _refusals(job: NewJob) -> Iterator[GridError]:
 def _whole(job: NewJob) -> JobSpec:
     asked = job.work or job
     work = {name: getattr(asked, name) for name in Work.__struct_fields__ if hasattr(asked, name)}
-    if not work["cwd"]:  # As a job from elsewhere: an empty directory, a plain environment.
+    has_directory = bool(work["cwd"])
+    if not has_directory:  # As a job from elsewhere: an empty directory, a plain environment.
         work |= {"cwd": "/", "is_abroad": True}
     elif not work["env"] and not work["image"]:
         work["env"] = {name: os.environ[name] for name in PLAIN_ENV if name in os.environ}
@@ -87,6 +88,7 @@ def _whole(job: NewJob) -> JobSpec:
         "name": job.name or first[:NAME_CHARACTERS_MAX] or "job",
         "user": job.user or _user(),
         "work": Work(**work),
+        "brings_changes": job.brings_changes and has_directory,
     }
     return JobSpec(**fields)
 

@@ -39,6 +39,7 @@ class NewJob(JobSpec, frozen=True, kw_only=True, forbid_unknown_fields=True):
     image: str = ""
     timeout_ms: int = 0
     grace_ms: int = 10_000
+    brings_changes: bool = True  # What it makes or changes of `cwd` elsewhere comes back.
 
 
 class NewJobs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -148,6 +148,14 @@ def test_all_mistakes_of_a_body_are_told_at_once(agent):
     assert json.loads(ask(agent, "GET", "/v1/jobs")[1])["jobs"] == []
 
 
+def test_a_field_that_there_is_not_is_named_also_within_what_is_asked_for(agent):
+    body = b'{"argv": ["true"], "request": {"cpus": 2, "gpus": {"count": 1}}}'
+    status, problem = ask(agent, "POST", "/v1/jobs", body)
+    told = {one["path"] for one in json.loads(problem)["facts"]["errors"]}
+
+    assert (status, told) == (400, {"request.cpus", "request.gpus.count"})
+
+
 def test_a_field_that_there_is_not_is_named_whatever_it_is_called(agent):
     for name in ("a.b", "x y", "max-losses", "é"):
         body = json.dumps({"argv": ["true"], name: 1}).encode()

@@ -8,6 +8,7 @@ from distributed_grid.model.booking import Booking
 from distributed_grid.model.job import Array, Preempt, Where
 from distributed_grid.model.resources import Request
 from distributed_grid.web.admission import MOMENT_MS_MAX, admit, admit_booking
+from distributed_grid.web.new_jobs import new_jobs
 from tests.node_world import a_job
 
 
@@ -76,3 +77,10 @@ def test_a_policy_that_nobody_knows_is_told_with_those_there_are():
         admit(a_job("one", policy="BestFti"))
 
     assert "BestFit" in caught.value.remedy
+
+
+def test_what_a_job_over_http_changes_comes_back_if_it_has_a_directory():
+    said = ({"cwd": "/srv"}, {}, {"cwd": "/srv", "brings_changes": False})
+    specs = [new_jobs({"argv": ["true"], **more})[0] for more in said]
+
+    assert [spec.brings_changes for spec in specs] == [True, False, False]
