@@ -157,7 +157,8 @@ def _log(wishes: Wishes) -> str:
     if (told := wishes.get("log")) is None:
         return ""
     path = os.fspath(told)
-    if not path or "\0" in path or ("%a" not in path and wishes.get("array") is not None):
+    has_index = "%a" in path.replace("%%", "")
+    if not path or "\0" in path or (not has_index and wishes.get("array") is not None):
         expected = "a file, of an array with %a in its name, for log"
         raise BadValue(told, expected=expected, remedy="Write -o out.%a", field="log")
     return os.path.join(_directory(wishes.get("cwd")), path)  # noqa: PTH118

@@ -17,6 +17,7 @@ from distributed_grid.model.job import NAMES_MAX, Array, JobSpec, Preempt, Where
 
 SPEC_BYTES_MAX = 16 << 20  # As it is stored; Linux takes 2 MiB of arguments, a keeper 32 MiB.
 NAME_CHARACTERS_MAX = 253
+PATH_CHARACTERS_MAX = 4_096  # Of Linux.
 IMAGE_CHARACTERS_MAX = 1_024  # A registry, a path, a tag and a digest.
 INDICES_MAX = 10_000_000
 INDEX_MAX = 10**9
@@ -92,6 +93,10 @@ def _of_work(work: Work) -> Iterator[GridError]:
         yield _bad(work.argv, "work.argv", "a command")
     if not work.cwd.startswith("/"):
         yield _bad(work.cwd, "work.cwd", "a path from / on")
+    is_path = work.log.startswith("/") and "\0" not in work.log
+    if work.log and (not is_path or len(work.log) > PATH_CHARACTERS_MAX):
+        expected = f"a path, from cwd or / on, up to {PATH_CHARACTERS_MAX} characters"
+        yield _bad(work.log, "work.log", expected)
     if len(work.image) > IMAGE_CHARACTERS_MAX or not work.image.isprintable():
         yield _bad(work.image, "work.image", f"up to {IMAGE_CHARACTERS_MAX} printable characters")
     for what, span_ms in (("timeout_ms", work.timeout_ms), ("grace_ms", work.grace_ms)):

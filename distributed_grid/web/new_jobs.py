@@ -81,6 +81,8 @@ def _whole(job: NewJob) -> JobSpec:
         work |= {"cwd": "/", "is_abroad": True}
     elif not work["env"] and not work["image"]:
         work["env"] = {name: os.environ[name] for name in PLAIN_ENV if name in os.environ}
+    if work.get("log") and asked.cwd:
+        work["log"] = str(PurePath(asked.cwd, work["log"]))
     fields = {name: getattr(job, name) for name in JobSpec.__struct_fields__}
     first = "".join(filter(str.isprintable, PurePath(*asked.argv[:1]).name))
     fields |= {

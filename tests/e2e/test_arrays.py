@@ -195,6 +195,7 @@ def test_the_file_of_a_job_is_there_for_whoever_waited_and_has_every_try(lab):
     assert "x: not brought back: No such file or directory" in str(lab.json("job", "lost")["story"])
     assert lost.returncode == 0
     assert not list(lab.dir.glob("*.new"))
-    refused = lab("run", "-o", "out", "--array", "0-1", "true")
-    assert refused.returncode == 2
-    assert b"of an array with %a in its name" in refused.stderr
+    for name in ("out", "out%%a"):
+        refused = lab("run", "-o", name, "--array", "0-1", "true")
+        assert refused.returncode == 2
+        assert b"of an array with %a in its name" in refused.stderr

@@ -164,6 +164,19 @@ def test_a_field_that_there_is_not_is_named_whatever_it_is_called(agent):
         assert (status, told["path"]) == (400, name)
 
 
+def test_the_file_for_what_a_job_wrote_counts_from_its_directory(agent, tmp_path):
+    work = {"argv": ["echo", "x"], "cwd": str(tmp_path), "log": "out"}
+    (job,) = json.loads(ask(agent, "POST", "/v1/jobs", json.dumps({"work": work}).encode())[1])[
+        "ids"
+    ]
+    ask(agent, "GET", f"/v1/jobs/{job}/wait")
+    assert (tmp_path / "out").read_text() == "x\n"
+    for wrong in ({"cwd": ""}, {"log": "a\0"}, {"log": "a" * 5_000}):
+        body = json.dumps({"work": {**work, **wrong}}).encode()
+        status, problem = ask(agent, "POST", "/v1/jobs", body)
+        assert (status, json.loads(problem)["facts"]["errors"][0]["path"]) == (400, "work.log")
+
+
 def test_the_openapi_document_names_every_route(agent):
     document = json.loads(ask(agent, "GET", "/openapi.json")[1])
 

@@ -5,7 +5,7 @@ import pytest
 from distributed_grid.errors import BadValue, UnknownName
 from distributed_grid.model.across import Epoch, Origin
 from distributed_grid.model.booking import Booking
-from distributed_grid.model.job import Array, Preempt, Where
+from distributed_grid.model.job import Array, Preempt, Where, Work
 from distributed_grid.model.resources import Request
 from distributed_grid.web.admission import MOMENT_MS_MAX, admit, admit_booking
 from distributed_grid.web.new_jobs import new_jobs
@@ -21,6 +21,7 @@ def test_a_job_of_ours_is_admitted():
     how = Preempt(signal=64, grace_ms=0, command=("sh", "-c", "save"))
 
     admit(a_job("one", project="vision", booking="b", start_ms=1, deadline_ms=2, preempt=how))
+    admit(a_job("two", work=Work(argv=("true",), cwd="/", log="/" + "a" * 4_095)))
     admit_booking(a_booking(user="ada", project="vision"))
 
 
@@ -41,6 +42,9 @@ def test_a_job_of_ours_is_admitted():
         ({"avoid": Where(nodes=("",))}, "avoid"),
         ({"prefer": Where(labels=(("x" * 254, "v"),))}, "prefer"),
         ({"avoid_if_possible": Where(jobs=("x" * 254,))}, "avoid_if_possible"),
+        ({"work": Work(argv=("true",), cwd="/", log="out")}, "work.log"),
+        ({"work": Work(argv=("true",), cwd="/", log="/a\0b")}, "work.log"),
+        ({"work": Work(argv=("true",), cwd="/", log="/" + "a" * 4_096)}, "work.log"),
         ({"outputs": ("/etc/*",)}, "outputs"),
         ({"outputs": ("a/../../b",)}, "outputs"),
         ({"outputs": ("a\0",)}, "outputs"),
