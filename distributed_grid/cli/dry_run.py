@@ -19,18 +19,23 @@ from distributed_grid.wire.across_api import LeftOut, Travelling
 SHOWN_MAX: Final = 5  # Of what stays, for each reason; --json has more.
 
 
-def show(agent: Caller, spec: JobSpec, wishes: Wishes, *, file: str, as_json: bool) -> int:
-    """List what would travel; `file` is where defaults were read."""
+def show(
+    agent: Caller, spec: JobSpec, wishes: Wishes, *, files: tuple[str, ...], as_json: bool
+) -> int:
+    """List what would travel; `files` are where defaults were read, and then variables."""
+    file, *env_files = files
     wanted = wanted_of(spec, wishes)
     answer = agent.run(across_calls.pack(msgspec.structs.replace(wanted, is_dry=True)))
     found = answer.travelling or Travelling()
     if as_json:
         told: dict[str, Any] = {"directory": wanted.directory, "defaults": file or None}
-        env = {"python_env": wanted.python_env or None}
+        env = {"python_env": wanted.python_env or None, "env_files": env_files}
         print_json({**told, **env, **msgspec.to_builtins(found)})
         return 0
     if file:
         print(f"defaults of {file}")  # noqa: T201  (what the command gives)
+    for env_file in env_files:
+        print(f"variables of {env_file}")  # noqa: T201
     print("\n".join(_lines(found, wanted.directory)))  # noqa: T201
     if wanted.python_env:
         print(f"environment built from {wanted.python_env}")  # noqa: T201

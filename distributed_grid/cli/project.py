@@ -156,7 +156,12 @@ def _placed(project: Project, key: str, value: Any) -> Any:
     """A path as one from the root on: the file may be above the directory of the job."""
     if key not in _PATHS or value in _WORDS:
         return value if isinstance(value, bool) else str(value)
-    return os.path.join(os.path.dirname(project.file), str(value))
+    folder = os.path.dirname(project.file)
+    path, top = os.path.join(folder, str(value)), os.path.realpath(folder)
+    if key == "env-file" and os.path.commonpath([top, os.path.realpath(path)]) != top:
+        remedy = "Say it with --env-file, not in this file"  # Others may have written that.
+        raise project.bad(key, f"{value} is outside of {folder}", remedy)
+    return path
 
 
 def _nearest(key: str) -> str:

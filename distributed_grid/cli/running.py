@@ -97,8 +97,8 @@ def _run(told: Told) -> int:
             if told.dry_run:
                 from distributed_grid.cli import dry_run
 
-                file = told.defaults.file
-                return dry_run.show(agent, spec, wishes, file=file, as_json=told.as_json)
+                files = (told.defaults.file, *told.env_file)
+                return dry_run.show(agent, spec, wishes, files=files, as_json=told.as_json)
             after = agent.run(calls.resolved(told.after))
             specs = [msgspec.structs.replace(one, after=after) for one in specs]
             specs = [with_files(agent, one, wishes) for one in specs]

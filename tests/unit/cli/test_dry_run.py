@@ -51,6 +51,16 @@ def test_it_lists_what_travels_with_sizes_and_what_stays_with_the_reason(agent, 
     assert not agent.submitted
 
 
+def test_it_names_the_files_of_variables_that_are_read(agent, grid, tmp_path):
+    (tmp_path / "vars").write_text("A=1\n")
+    (tmp_path / "grid.toml").write_text('env-file = "vars"\n')
+    shown = grid("run", "--dry-run").stdout.splitlines()
+    told = json.loads(grid("run", "--dry-run", "--json").stdout)
+
+    assert shown[:2] == [f"defaults of {tmp_path}/grid.toml", f"variables of {tmp_path}/vars"]
+    assert told["env_files"] == [f"{tmp_path}/vars"]
+
+
 def test_it_needs_no_command_and_says_in_a_sentence_why_nothing_travels(agent, grid):
     agent.found = Travelling(note="nothing of /root travels (it is your home directory)")
     done = grid("run", "--dry-run")

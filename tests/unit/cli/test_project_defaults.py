@@ -202,6 +202,19 @@ def test_a_wrong_word_is_named_with_its_place_and_what_was_meant(
     assert error.remedy.startswith(remedy)
 
 
+@pytest.mark.parametrize("name", ["{top}/vars", "../vars", "link", "below/../../vars"])
+def test_variables_come_only_from_within_the_project(here, tmp_path, name):
+    (tmp_path / "vars").write_text("PASSWORD=1\n")
+    (here / "link").symlink_to(tmp_path / "vars")
+    (here / "below").mkdir()
+    name = name.format(top=tmp_path)
+    (here / "grid.toml").write_text(f'env-file = ["below/vars", "{name}"]\n')
+    error = refusal()
+
+    assert (error.path, error.problem) == ("env-file", f"{name} is outside of {here}")
+    assert error.remedy.startswith("Say it with --env-file")
+
+
 @pytest.mark.parametrize(
     ("file", "body", "where", "problem"),
     [
