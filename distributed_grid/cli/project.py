@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 OWN: Final = "grid.toml"  # Wins over the other one beside it.
 SHARED: Final = "pyproject.toml"
 FILE_BYTES_MAX: Final = 1 << 20
+OWN_BYTES_MAX: Final = 1 << 16
+DOTS_MAX: Final = 1_000  # Of a line: a key with many costs the parser their square.
 KEYS: Final = (
     "cpus", "memory", "storage", "gpus", "resource", "timeout", "retries", "max-losses", "priority",
     "project", "env", "env-file", "image", "node", "on-class", "label", "avoid", "policy",
@@ -101,13 +103,16 @@ def _table(path: str) -> dict[str, Any] | None:
 
     problem, table = "", cast(Any, None)
     try:
-        table = tomllib.loads(body.decode())
+        if len(body) > (bytes_max := OWN_BYTES_MAX if is_own else FILE_BYTES_MAX):
+            problem = f"has more than {bytes_max} bytes"
+        elif any(line.count(b".") > DOTS_MAX for line in body.splitlines()):
+            problem = f"has a line with more than {DOTS_MAX} dots"
+        else:
+            table = tomllib.loads(body.decode())
         for key in () if is_own else ("tool", "grid"):
             table = table.get(key) if isinstance(table, dict) else table
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # Of too many digits, too, or brackets.
         problem = f"is no TOML: {error}"
-    if len(body) > FILE_BYTES_MAX:
-        problem = f"has more than {FILE_BYTES_MAX} bytes"
     if problem or not isinstance(table, dict | None):
         path_in = "$" if problem else "tool.grid"
         raise BadInput(path, path=path_in, problem=problem or "is no table", remedy="Mend it")

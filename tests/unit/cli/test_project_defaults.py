@@ -220,7 +220,11 @@ def test_variables_come_only_from_within_the_project(here, tmp_path, name):
     [
         ("grid.toml", b"cpus = ", "$", "is no TOML"),
         ("grid.toml", b"\xff\xfe", "$", "is no TOML"),
-        ("grid.toml", b"#" * (project.FILE_BYTES_MAX + 1), "$", "has more than 1048576 bytes"),
+        ("grid.toml", b"cpus = " + b"[" * 60_000, "$", "is no TOML"),
+        ("grid.toml", b"cpus = " + b"9" * 6_000, "$", "is no TOML"),
+        ("grid.toml", b"a." * 30_000 + b"a = 1", "$", "has a line with more than 1000 dots"),
+        ("grid.toml", b"#" * (project.OWN_BYTES_MAX + 1), "$", "has more than 65536 bytes"),
+        ("pyproject.toml", b"[tool.grid]\n" + b"#" * (1 << 20), "$", "has more than 1048576 bytes"),
         ("pyproject.toml", b"[tool]\ngrid = 7\n", "tool.grid", "is no table"),
         ("pyproject.toml", b"tool = 'grid'\n", "tool.grid", "is no table"),
         ("pyproject.toml", b"[tool.grid]\ncpu = 1\n", "tool.grid.cpu", "is no default"),
