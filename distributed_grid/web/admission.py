@@ -95,8 +95,7 @@ def _of_work(work: Work) -> Iterator[GridError]:
         yield _bad(work.cwd, "work.cwd", "a path from / on")
     is_path = work.log.startswith("/") and "\0" not in work.log
     if work.log and (not is_path or len(work.log) > PATH_CHARACTERS_MAX):
-        expected = f"a path, from cwd or / on, up to {PATH_CHARACTERS_MAX} characters"
-        yield _bad(work.log, "work.log", expected)
+        yield _bad(work.log, "work.log", f"a path from / on, at most {PATH_CHARACTERS_MAX} long")
     if len(work.image) > IMAGE_CHARACTERS_MAX or not work.image.isprintable():
         yield _bad(work.image, "work.image", f"up to {IMAGE_CHARACTERS_MAX} printable characters")
     for what, span_ms in (("timeout_ms", work.timeout_ms), ("grace_ms", work.grace_ms)):
