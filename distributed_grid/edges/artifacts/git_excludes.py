@@ -37,8 +37,8 @@ def level_of(root: bytes, *, user_home: str) -> Level:
             if name == GIT_IGNORE:
                 found.append(scope)
             else:  # Who works in a folder means that one, whatever leaves it out.
-                told = _seen_from_top(scope, way).within(way[:-1])
-                grid.append(scope._replace(rules=told.rules))
+                narrow = _seen_from_top(scope, way).within(way[:-1])
+                grid.append(scope._replace(rules=narrow.rules))
     level = Level(grid=tuple(grid), git=tuple(found))
     for depth in range(1, len(steps) + 1):  # Who works in a folder that git ignores means that one.
         path = b"/".join(steps[:depth])

@@ -25,7 +25,7 @@ from distributed_grid.edges.artifacts import Brought, CannotUnpack, Refused
 from distributed_grid.edges.artifacts.changes import Pieces, bytes_of, holds, pieces_of
 from distributed_grid.edges.artifacts.choosing import is_meant
 from distributed_grid.edges.artifacts.chunks import ChunkStore
-from distributed_grid.edges.artifacts.ignoring import Pattern
+from distributed_grid.edges.artifacts.ignoring import Pattern, glob_of
 from distributed_grid.edges.artifacts.recall import SECOND_NS
 from distributed_grid.edges.artifacts.staying import GUARDED, MARKS, STEERING, built_in
 from distributed_grid.edges.artifacts.walking import DRAFT, is_draft
@@ -52,6 +52,7 @@ SWEPT_MAX: Final = 10_000  # Entries of a folder that are looked at for such.
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _DRAFT: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _ZEROS: Final = bytes(CHUNK_BYTES_MAX)
+_EVERYTHING: Final = (glob_of(b"**"),)  # Who wants all, later, has not looked at each.
 _KINDS: Final = {stat.S_IFREG: "file", stat.S_IFLNK: "symbolic link"}
 
 
@@ -132,12 +133,11 @@ class _Bringer:
         if any(step.lower() in GUARDED for step in steps):
             return "nothing of a job is written there"
         last = len(steps) - 1
-        if globs is None and (
-            steps[-1].lower() in STEERING
-            or any(
-                built_in(b"/".join(steps[: at + 1]), step, is_folder=at < last)
-                for at, step in enumerate(steps)
-            )
+        if globs in (None, _EVERYTHING) and steps[-1].lower() in STEERING:
+            return "nobody asked for it"
+        if globs is None and any(
+            built_in(b"/".join(steps[: at + 1]), step, is_folder=at < last)
+            for at, step in enumerate(steps)
         ):
             return "nobody asked for it"
         if self._wanted.is_homely and (last or steps[0].startswith(b".")):
@@ -289,11 +289,10 @@ class _Bringer:
     def _sent(self) -> dict[bytes, Pieces | None]:
         """What travelled before the job, by path; None: a link."""
         paths = self._base.folder_paths()
-        files = zip(self._base.files, pieces_of(self._base), strict=True)
-        all_ = itertools.chain(files, ((link, None) for link in self._base.links))
+        all_: list[File | Symlink] = [*self._base.files, *self._base.links]
         return {
             joined(b"" if one.folder == ROOT else paths[one.folder], one.name): pieces
-            for one, pieces in all_
+            for one, pieces in itertools.zip_longest(all_, pieces_of(self._base))
         }
 
     def _is_as_sent(self, there: os.stat_result, path: bytes, folder: int) -> bool:

@@ -229,6 +229,15 @@ def test_secrets_and_what_says_what_travels_come_only_if_they_were_named(world, 
     assert asked.written == (path,)
 
 
+@pytest.mark.parametrize("path", STEERING)
+def test_who_fetches_all_that_a_job_left_does_not_get_what_says_what_travels(world, path):
+    name = world.hostile(path, "result")
+    brought = world.files.bring(name, str(world.home), globs=("**",), since_ns=-1)
+
+    assert brought.conflicts == (Refused(path, "nobody asked for it"),)
+    assert brought.written == ("result",)
+
+
 def test_nothing_comes_into_an_environment_that_is_here(world):
     plant(world.home, {"env/pyvenv.cfg": ""})
     brought = world.files.bring(
