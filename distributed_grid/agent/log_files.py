@@ -3,7 +3,8 @@
 Lives here: when they are written, and their names. Never here: reading output (`logs`,
 `following`).
 Invariant: a file is there whole or not at all: what a process wrote to stdout, then what it wrote
-to stderr. Only files are replaced, at the end of links, and keep their permissions. Whoever waited for the job finds them; what could not be written is in its story.
+to stderr. Only files are replaced, where links lead, and keep their permissions. Whoever waited for
+the job finds them; what could not be written is in its story.
 """
 
 import asyncio
