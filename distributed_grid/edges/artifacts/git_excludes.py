@@ -1,7 +1,8 @@
 """What is left out of a directory by files that are not in it.
 
 Lives here: where git keeps them: its settings, `.git/info/exclude`, and the ignore files, also
-ours, of the folders between the top of a repository and the directory. Never here: what they mean (`ignoring`).
+ours, of the folders between the top of a repository and the directory. Never here: what they mean
+(`ignoring`).
 Invariant: git itself is not needed, nor a repository; what cannot be read says nothing.
 """
 

@@ -66,7 +66,7 @@ def test_a_home_that_lies_about_where_a_job_is_from_names_no_files_of_others(roo
     """Else whoever takes it over, or runs it, would write where its submitter says."""
     for module in (ASKING, WRITING):
         monkeypatch.setattr(f"{module}.travelling", lambda spec: spec)
-    work = Work(argv=("true",), cwd="/", env={"SECRET": "x"}, log="/root/.profile")
+    work = Work(argv=("true",), cwd="/", env={"SECRET": "x"}, log="/srv/profile")
     job = a_job("job", user="ada", work=work)
     home = taken_over(room, job)
     room.until(lambda: runs(room, job))
