@@ -74,7 +74,8 @@ def test_one_line_installs_starts_joins_and_waits_until_both_see_each_other(firs
     assert (ran.returncode, ran.stdout) == (0, "attic\n")
     assert desk.health()["attic"] == "alive"
     there = json.loads(attic.grid("nodes", "--json").stdout)["nodes"]
-    assert {node["name"]: node["health"] for node in there} == {"attic": "alive", "desk": "alive"}
+    seen = {node["name"]: node["health"] for node in there}
+    assert (seen["attic"], seen["desk"]) == ("alive", "alive")  # Other tests bring in others.
     assert took_s < 60
 
 
