@@ -91,9 +91,9 @@ def home_of(agent: Agent) -> Callable[[JobId], NodeId | None]:
 
     def home(job: JobId) -> NodeId | None:
         across = agent.node.across
-        guests = across.hosting.guests_of(job) if across is not None else []
+        guests = across.hosting.reporting.guests_of(job) if across is not None else []
         newest = max(guests, key=lambda guest: guest.epoch, default=None)
-        return across.hosting.home_of(newest) if across and newest else None
+        return across.hosting.reporting.home_of(newest) if across and newest else None
 
     return home
 

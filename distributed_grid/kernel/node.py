@@ -400,7 +400,7 @@ class Node:
     @property
     def guests_leaving(self) -> int:
         """Guests that have ended here, and whose homes have not got all that they left behind."""
-        untold = self.across.hosting.untold() if self.across is not None else ()
+        untold = self.across.hosting.reporting.untold() if self.across is not None else ()
         return sum(guest.has_ended for guest in untold)
 
     def _drain(self, word: Drain, ready: Ready) -> None:

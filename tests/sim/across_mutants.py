@@ -90,7 +90,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("a cancel that does not arrive is not said again", "across.away:Away._halt_again",
            "if now_ms - said_ms < POLL_MS:", "if True:", "first words lost", ""),
     Mutant("an orphan does not report to the home that is found", "across.orphans:Orphans.found",
-           "self._hosting.report_to(guest, record.home, record.version.epoch)", "pass",
+           "self._reporting.report_to(guest, record.home, record.version.epoch)", "pass",
            "orphan", "nobody wants it"),
     Mutant("nobody looks for the home of an orphan", "across.orphans:Orphans.tick",
            "self._ask(lost, orphan, ready)", "pass", "orphan", "in the way for too long"),
@@ -128,7 +128,7 @@ MUTANTS: tuple[Mutant, ...] = (
            "not ended"),
     Mutant("a home whose guardians are gone does not ask its voters", "across.returning:Doubt.outcome",
            'return "same" if self.is_voted_on', "return None if self.is_voted_on", 85, "not settled"),
-    Mutant("an owner does not tell what became of a guest", "across.hosting:Hosting.answer",
+    Mutant("an owner does not tell what became of a guest", "across.reporting:Reporting.tell",
            "if due_ms <= now_ms:", "if False:", 0, "has not ended"),
     # Gangs, and machines that are left
     Mutant("a gang is over with its first rank", "across.gangs:Gangs.rank_ended",

@@ -191,7 +191,7 @@ class Holds:
         attempt = coordinator.begin(guest, lease, now_ms)
         attempt.is_held, attempt.rank = True, origin.rank
         coordinator.series.open(lease.id, attempt.id, None, now_ms)
-        self._hosting.report_to(guest, origin.home, kept.epoch)
+        self._hosting.reporting.report_to(guest, origin.home, kept.epoch)
         ready.save_leases.append(lease)
         ready.touch(guest)
 
@@ -210,7 +210,7 @@ class Holds:
             spec, user=guest.spec.user, is_shared=guest.spec.is_shared
         )
         guest.epoch = word.epoch
-        self._hosting.report_to(guest, peer.id, word.epoch)
+        self._hosting.reporting.report_to(guest, peer.id, word.epoch)
         self._heard_ms[word.lease] = now_ms
         ready.touch(guest)
         ready.send.append((peer.id, Taken(job=word.job, lease=word.lease)))
@@ -232,7 +232,7 @@ class Holds:
         guest = self._waiting_rank(word.lease)
         if guest is None or word.epoch < guest.epoch:
             return False
-        self._hosting.report_to(guest, peer, word.epoch)
+        self._hosting.reporting.report_to(guest, peer, word.epoch)
         guest.is_cancelled = True
         self._end(word.lease, word.why, now_ms, ready)
         return True
@@ -244,7 +244,7 @@ class Holds:
         guest = self._waiting_rank(word.lease)
         if guest is None or word.epoch < guest.epoch:
             return False
-        self._hosting.report_to(guest, peer, word.epoch)
+        self._hosting.reporting.report_to(guest, peer, word.epoch)
         if word.has_begun:  # It ran, and the disk is from before: nobody will say Start again.
             self._end(word.lease, "its machine has forgotten that it ran", now_ms, ready)
             return True

@@ -1,9 +1,9 @@
-"""The owner's side: others' jobs wait here, are granted leases, run as guests, and are reported.
+"""The owner's side: others' jobs wait here, are granted leases, and run as guests.
 
-Lives here: waitlist entries, grants that wait for their Start, reports until they are confirmed.
-Never here: who gets what is free (`kernel.host`), processes (`edges.runner`).
+Lives here: waitlist entries, grants that wait for their Start, halts. Never here: what homes are
+told (`reporting`), who gets what is free (`kernel.host`), processes (`edges.runner`).
 Invariant: a lease is started in at most once, within its time, by the coordinator with the
-highest epoch that was seen of the job; an end is told until its home has confirmed it.
+highest epoch that was seen of the job.
 """
 
 from typing import Final
@@ -21,6 +21,7 @@ from distributed_grid.kernel.across.guests import (
 )
 from distributed_grid.kernel.across.hands import take_guest
 from distributed_grid.kernel.across.peers import Peer
+from distributed_grid.kernel.across.reporting import Reporting
 from distributed_grid.kernel.coordinator import Coordinator
 from distributed_grid.kernel.entry import Entry
 from distributed_grid.kernel.jobs import Job
@@ -33,15 +34,11 @@ from distributed_grid.model.ids import JobId, NodeId
 from distributed_grid.model.job import JobSpec
 from distributed_grid.model.lease import Lease
 from distributed_grid.wire.across import (
-    REPORTS_MAX,
-    Begun,
-    Confirmed,
     Granted,
     Halt,
     NotGranted,
     NotTaken,
     Poll,
-    Report,
     Reserve,
     Start,
     Taken,
@@ -52,7 +49,6 @@ from distributed_grid.wire.keeper import Stop
 
 ENTRY_MS: Final = 30_000  # An entry that nobody refreshes is forgotten.
 REMEMBERED_MS: Final = 60_000  # The highest epoch and number of a job, after the last word on it.
-AGAIN_MS: Final = 1_000  # A report that was not confirmed is told again.
 ENTRIES_MAX: Final = 10_000  # Of all other nodes together.
 # For a Start that is voted on first: a lease of 10.2 s may have to end, some writes come before.
 VOTED_MS: Final = 20_000
@@ -104,8 +100,7 @@ class Hosting:
         self.is_disk_full = False  # Told from outside: nothing can be written down.
         self.offered: dict[str, Offer] = {}  # By lease.
         self._seen: dict[JobId, Seen] = {}
-        self._homes: dict[JobId, NodeId] = {}  # Guest -> who wants to hear of it now.
-        self._news: dict[JobId, int] = {}  # Guests with something to tell -> when, at the earliest.
+        self.reporting = Reporting(coordinator)
 
     # What coordinators say
 
@@ -160,7 +155,7 @@ class Hosting:
         running = self._coordinator.jobs.get(JobId(word.lease))
         if running is not None and running.is_guest:  # Said again: the answer was lost.
             if not self._is_old(word):
-                self._homes[running.spec.id] = peer.id
+                self.reporting.report_to(running, peer.id)
                 ready.send.append((peer.id, Taken(job=word.job, lease=word.lease)))
             return
         offer = self.offered.get(word.lease)
@@ -183,7 +178,7 @@ class Hosting:
         # Its home may be known by its name only now: what it holds stays on the account of before.
         job.spec = msgspec.structs.replace(spec, user=job.spec.user, is_shared=job.spec.is_shared)
         job.epoch = word.epoch
-        self._homes[job.spec.id] = peer.id
+        self.reporting.report_to(job, peer.id)
         take_guest(self._coordinator, job, offer.lease, now_ms, ready)
         ready.send.append((peer.id, Taken(job=word.job, lease=word.lease)))
 
@@ -191,13 +186,13 @@ class Hosting:
         """End an attempt, unless a higher word stands."""
         if self._is_old(word):
             return
-        guest = self._guest(word.lease)
+        guest = self.reporting.guest(word.lease)
         if guest is None:
             self._deny(peer, word, now_ms, ready)
             return
-        self._homes[guest.spec.id] = peer
+        self.reporting.report_to(guest, peer)
         if guest.has_ended:
-            self.tell_again(guest, now_ms)  # Whoever halts it has not heard of its end.
+            self.reporting.tell_again(guest, now_ms)  # Whoever halts it has not heard of its end.
         elif not guest.is_cancelled:
             guest.is_cancelled = True
             guest.tell(now_ms, "cancel asked", word.why)
@@ -209,15 +204,14 @@ class Hosting:
         if self._is_old(word):
             return
         self.obeys(word.job, word.epoch, 0, now_ms)
-        guest = self._guest(word.lease)
+        guest = self.reporting.guest(word.lease)
         if guest is None:
             self._deny(peer, word, now_ms, ready)
             return
-        is_known = self._homes.get(guest.spec.id) == peer and guest.epoch >= word.epoch
-        self._news[guest.spec.id] = now_ms
+        is_known = self.reporting.is_told(peer, guest) and guest.epoch >= word.epoch
+        self.reporting.reported(guest, now_ms)
         if not is_known or guest.confirmed:
-            self._homes[guest.spec.id] = peer
-            guest.epoch = max(guest.epoch, word.epoch)
+            self.reporting.report_to(guest, peer, word.epoch)
             guest.confirmed = 0  # It may know nothing of what its predecessor knew.
             ready.touch(guest)
         if not is_known or (guest.attempts[-1].state == "granted" and not guest.ends):
@@ -236,18 +230,6 @@ class Hosting:
         if word.lease in self.offered:
             self._take_back(word.lease, now_ms)  # Else a late Start could still use it.
         ready.send.append((peer, NotTaken(job=word.job, lease=word.lease, why="unknown here")))
-
-    def confirmed(self, peer: NodeId, word: Confirmed, ready: Ready) -> None:
-        """So many ends are safe at home."""
-        guest = self._guest(word.lease)
-        if guest is None or self._homes.get(guest.spec.id) != peer:
-            return
-        if guest.confirmed < word.ends <= len(guest.ends):
-            guest.confirmed = word.ends
-            ready.save_jobs[guest.spec.id] = guest
-        if guest.has_ended and guest.confirmed == len(guest.ends):
-            self._news.pop(guest.spec.id, None)
-            self._homes.pop(guest.spec.id, None)
 
     # What the coordinator of this node wants
 
@@ -298,47 +280,6 @@ class Hosting:
         # At once: an offer is not written down, and whoever comes with a forgotten one is told so.
         ready.ask.append((waits.home, word))
 
-    def report_to(self, guest: Job, home: NodeId, epoch: Epoch) -> None:
-        """Whoever speaks last of a guest, under the highest word, hears of it."""
-        self._homes[guest.spec.id] = home
-        guest.epoch = max(guest.epoch, epoch)
-
-    def reported(self, guest: Job) -> None:
-        """A guest has begun or ended."""
-        self._news[guest.spec.id] = 0
-
-    # Guests whose home may be another by now
-
-    def guests_of(self, job: JobId) -> list[Job]:
-        """Those of whom somebody is still to hear, of one job."""
-        return [one for one in self.untold() if one.spec.origin and one.spec.origin.job == job]
-
-    def untold(self) -> list[Job]:
-        """Those of whom somebody is still to hear: they run, or their end is not confirmed."""
-        known = (self._guest(guest_id) for guest_id in self._homes)
-        return [one for one in known if one is not None and (one.is_untold or not one.has_ended)]
-
-    def home_of(self, guest: Job) -> NodeId:
-        """Who is told of it."""
-        return self._homes[guest.spec.id]
-
-    def tell_again(self, guest: Job, now_ms: int) -> None:
-        """All of it, to a home that may know nothing of it."""
-        guest.confirmed = 0
-        self._news[guest.spec.id] = now_ms
-
-    def give_up(self, guest: Job, now_ms: int, ready: Ready) -> None:
-        """Nobody knows its job any more: it ends, and if it has ended it is forgotten."""
-        ready.touch(guest)
-        if guest.has_ended:
-            guest.confirmed = len(guest.ends)
-            self._news.pop(guest.spec.id, None)
-            self._homes.pop(guest.spec.id, None)
-            return
-        guest.is_cancelled = True
-        guest.tell(now_ms, "cancel asked", "nobody knows its job any more")
-        ready.tell.append(Stop(attempt=guest.attempts[-1].id))
-
     # Time
 
     def answer(self, now_ms: int, ready: Ready) -> None:
@@ -361,12 +302,11 @@ class Hosting:
                 is_clearing=name in clearing,
             )
             ready.ask.append((waits.home, word))
-        for guest_id, due_ms in list(self._news.items()):
-            if due_ms <= now_ms:
-                self._tell(guest_id, now_ms, ready)
+        self.reporting.tell(now_ms, ready)
 
     def tick(self, now_ms: int) -> None:
         """What nobody wants any more ends."""
+        self.reporting.tick(now_ms)
         for name, waits in list(self._waits.items()):
             if waits.until_ms <= now_ms:
                 self._forget_wait(name)
@@ -409,46 +349,9 @@ class Hosting:
 
     # Small things
 
-    def _tell(self, guest_id: JobId, now_ms: int, ready: Ready) -> None:
-        guest = self._coordinator.jobs.get(guest_id)
-        origin = guest.spec.origin if guest is not None else None
-        if guest is None or origin is None:
-            del self._news[guest_id]
-            return
-        home = self._homes.setdefault(guest_id, origin.home)
-        left = guest.ends[guest.confirmed :][:REPORTS_MAX]
-        attempt = guest.attempts[-1]
-        if left:
-            report = Report(
-                job=origin.job,
-                lease=attempt.lease,
-                first=guest.confirmed,
-                ends=tuple(left),
-                resumed=attempt.resumed,
-            )
-            ready.send.append((home, report))
-        elif attempt.state == "running":
-            begun = Begun(
-                job=origin.job,
-                lease=attempt.lease,
-                pid=attempt.pid or 0,
-                at_ms=attempt.started_ms or now_ms,
-                resumed=attempt.resumed,
-                suspended=attempt.suspended,
-            )
-            ready.send.append((home, begun))
-        if left:
-            self._news[guest_id] = now_ms + AGAIN_MS
-        else:
-            del self._news[guest_id]
-
-    def _guest(self, lease: str) -> Job | None:
-        found = self._coordinator.jobs.get(JobId(lease))
-        return found if found is not None and found.is_guest else None
-
     def _is_old(self, word: Start | Halt | Poll) -> bool:
         """Whether somebody with a higher epoch has spoken of a job, lately or of this attempt."""
-        seen, guest = self._seen.get(word.job), self._guest(word.lease)
+        seen, guest = self._seen.get(word.job), self.reporting.guest(word.lease)
         heard = (seen.epoch if seen else Epoch(), guest.epoch if guest else Epoch())
         return word.epoch < max(heard)
 

@@ -104,7 +104,7 @@ class Across:
         self.shares = Shares(coordinator.host)
         self.handover = Handover(coordinator, self.away, me=me, changed=self._changed)
         self.guarding = Guarding(me, self.handover)
-        self.orphans = Orphans(self.hosting, self.guarding.verdicts)
+        self.orphans = Orphans(self.hosting.reporting, self.guarding.verdicts)
         self.abroad = Abroad(coordinator, self.guarding)
         votes = saved if saved is not None else {}
         self.once = Once(
@@ -249,7 +249,7 @@ class Across:
 
     def reported(self, job: Job) -> None:
         """Something of a guest has begun or ended."""
-        self.hosting.reported(job)
+        self.hosting.reporting.reported(job)
 
     def rank_ended(self, job: Job, attempt: Attempt, report: Ended, ready: Ready) -> Ended | None:
         """A rank of a gang is over."""
@@ -356,7 +356,7 @@ class Across:
             case Poll():
                 self.hosting.poll(peer.id, message, now_ms, ready)
             case _:
-                self.hosting.confirmed(peer.id, message, ready)
+                self.hosting.reporting.confirmed(peer.id, message, ready)
 
     def _of_owners(
         self,

@@ -1,7 +1,7 @@
 """Guests whose home does not care for them any more: who does, and what if nobody does.
 
-Lives here: finding the home of a job from the owner's side. Never here: the guests (`hosting`),
-records (`guarding`).
+Lives here: finding the home of a job from the owner's side. Never here: what a home is told
+(`reporting`), records (`guarding`).
 Invariant: no attempt is told for ever to who does not want to hear of it. Its home is dead, or says
 that it is not its home: then everyone is asked, and whoever looks after the job is told from then
 on. If nobody has looked after it for a minute, what runs of it is ended, and what ended forgotten.
@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 
-from distributed_grid.kernel.across.hosting import Hosting
 from distributed_grid.kernel.across.record import JobRecord, has_ended
+from distributed_grid.kernel.across.reporting import Reporting
 from distributed_grid.kernel.across.verdicts import Verdicts
 from distributed_grid.kernel.jobs import Job
 from distributed_grid.kernel.ready import Ready
@@ -36,14 +36,14 @@ class Orphan(msgspec.Struct):
 class Orphans:
     """The guests of this node that nobody looks after."""
 
-    def __init__(self, hosting: Hosting, verdicts: Verdicts) -> None:
-        self._hosting, self._verdicts = hosting, verdicts
+    def __init__(self, reporting: Reporting, verdicts: Verdicts) -> None:
+        self._reporting, self._verdicts = reporting, verdicts
         self._orphans: dict[JobId, Orphan] = {}  # By guest.
 
     def disowned(self, job: JobId, peer: NodeId, now_ms: int) -> None:
         """A node says that it does not look after a job."""
-        for guest in self._hosting.guests_of(job):
-            if self._hosting.home_of(guest) == peer:
+        for guest in self._reporting.guests_of(job):
+            if self._reporting.home_of(guest) == peer:
                 orphan = self._orphans.setdefault(guest.spec.id, Orphan(since_ms=now_ms))
                 orphan.disowned_by = peer
 
@@ -51,22 +51,22 @@ class Orphans:
         """A node knows the job: its home is told of what runs here."""
         if record.home != peer:
             self.disowned(record.job, peer, now_ms)  # Should it be told of that: it is not home.
-        for guest in self._hosting.guests_of(record.job):
+        for guest in self._reporting.guests_of(record.job):
             orphan = self._orphans.get(guest.spec.id)
             if has_ended(record) and orphan is not None and orphan.disowned_by == record.home:
                 continue  # It is over, and who was its home has lost it: nobody takes it up again.
             is_there = record.home == self._verdicts.me or self._verdicts.sees(record.home)
             if record.version.epoch >= guest.epoch and is_there:
                 self._orphans.pop(guest.spec.id, None)
-                if self._hosting.home_of(guest) != record.home:
-                    self._hosting.report_to(guest, record.home, record.version.epoch)
-                    self._hosting.tell_again(guest, now_ms)
+                if self._reporting.home_of(guest) != record.home:
+                    self._reporting.report_to(guest, record.home, record.version.epoch)
+                    self._reporting.tell_again(guest, now_ms)
 
     def tick(self, now_ms: int, ready: Ready) -> None:
         """Look for homes; give up those that have none."""
-        untold = {guest.spec.id: guest for guest in self._hosting.untold()}
+        untold = {guest.spec.id: guest for guest in self._reporting.untold()}
         for guest in untold.values():
-            if self._verdicts.is_gone(self._hosting.home_of(guest), now_ms):
+            if self._verdicts.is_gone(self._reporting.home_of(guest), now_ms):
                 self._orphans.setdefault(guest.spec.id, Orphan(since_ms=now_ms))
         for guest_id, orphan in list(self._orphans.items()):
             lost = untold.get(guest_id)
@@ -74,14 +74,14 @@ class Orphans:
                 del self._orphans[guest_id]
             elif now_ms - orphan.since_ms >= UNKNOWN_MS:
                 del self._orphans[guest_id]
-                self._hosting.give_up(lost, now_ms, ready)
+                self._reporting.give_up(lost, now_ms, ready)
             elif orphan.asked_ms is None or now_ms - orphan.asked_ms >= AGAIN_MS:
                 orphan.asked_ms = now_ms
                 self._ask(lost, orphan, ready)
 
     def _is_cared_for(self, guest: Job, orphan: Orphan, now_ms: int) -> bool:
         """Whether its home is back, or another one has asked after it."""
-        home = self._hosting.home_of(guest)
+        home = self._reporting.home_of(guest)
         return home != orphan.disowned_by and not self._verdicts.is_gone(home, now_ms)
 
     def _ask(self, guest: Job, orphan: Orphan, ready: Ready) -> None:

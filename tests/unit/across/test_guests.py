@@ -60,7 +60,7 @@ def test_a_guest_never_obeys_a_former_home_again_however_long_it_hears_nothing(k
 
     hosting = host.node.across.hosting
     guest = host.node.coordinator.jobs[start.lease]
-    assert hosting.home_of(guest) == other.me
+    assert hosting.reporting.home_of(guest) == other.me
     assert not guest.is_cancelled
     assert len(host.said(Taken)) == said
 

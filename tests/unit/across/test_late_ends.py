@@ -67,7 +67,7 @@ def test_the_one_in_its_place_goes_on_if_it_did_not_succeed(room, how, code, wor
     room.settle()
     room.pass_time(2_000)
     assert room[0].state(JOB) == "succeeded"
-    assert first.node.across.hosting.untold() == []
+    assert first.node.across.hosting.reporting.untold() == []
 
 
 def test_its_success_counts_and_the_other_ends(room):

@@ -7,7 +7,7 @@ from distributed_grid.kernel.across.record_bytes import encode
 from distributed_grid.kernel.node import Beat, Told
 from distributed_grid.model.across import Epoch, Fence
 from distributed_grid.model.ids import NodeId
-from distributed_grid.model.job import JobSpec
+from distributed_grid.model.job import Array, JobSpec, Where
 from distributed_grid.wire.across import Begun, Granted, Holding, Inquiry, Report, Reserve, Start
 from distributed_grid.wire.keeper import Stop
 from tests.across_world import Neighbour, Room
@@ -32,7 +32,7 @@ def lodge(
 
 
 def untold(owner: Neighbour) -> list:
-    return owner.node.across.hosting.untold()
+    return owner.node.across.hosting.reporting.untold()
 
 
 def asked_by(owner: Neighbour) -> set:
@@ -102,7 +102,7 @@ def test_a_guest_obeys_no_older_word_than_its_own():
     room.pass_time(10_000)
 
     assert told(owner, Stop) == []
-    assert owner.node.across.hosting.home_of(untold(owner)[0]) == former.me
+    assert owner.node.across.hosting.reporting.home_of(untold(owner)[0]) == former.me
 
 
 def test_what_ended_long_ago_is_confirmed_by_its_home():
@@ -160,7 +160,7 @@ def test_a_guest_stays_with_the_home_that_it_has():
     word = Holding(job=JOB.id, record=record)
     owner.step(Told(now_ms=owner.now_ms, peer=other.me, message=word))
 
-    assert owner.node.across.hosting.home_of(untold(owner)[0]) == home.me
+    assert owner.node.across.hosting.reporting.home_of(untold(owner)[0]) == home.me
     assert owner.said(Begun) == []
 
 
@@ -208,7 +208,10 @@ def test_what_runs_goes_on_under_another_home_for_as_long_as_it_takes(count, is_
 
     assert told(owner, Stop) == []
     assert any(one.knows(JOB) == "running" for one in room.nodes[1:])
-    assert untold(owner) == [] or owner.node.across.hosting.home_of(untold(owner)[0]) != home.me
+    assert (
+        untold(owner) == []
+        or owner.node.across.hosting.reporting.home_of(untold(owner)[0]) != home.me
+    )
 
 
 def test_of_many_nodes_others_are_asked_each_time(monkeypatch):
@@ -247,3 +250,38 @@ def test_who_is_told_and_says_that_another_is_home_is_not_told_for_ever():
         owner.step(Beat(now_ms=owner.now_ms))
 
     assert untold(owner) == []
+
+
+def given_up_and_forgotten(job: JobSpec) -> tuple[Room, Neighbour, set[str]]:
+    """The owner of its attempts seemed dead, and the home began anew before it was back."""
+    room = Room(2)
+    home, owner = room.nodes
+    home.submit(job)
+    room.settle()
+    guests = {guest.spec.id for guest in untold(owner)}
+    assert guests
+    room.dead.add((home.me, owner.me))
+    room.cut = {(home.me, owner.me), (owner.me, home.me)}
+    room.look()
+    room.pass_time(2_000)
+    assert "lost" in {one.state for one in home.job(job).attempts}
+    home.start_agent()
+    room.dead.clear()
+    room.cut.clear()
+    room.look()
+    room.pass_time(20_000)
+    return room, owner, guests
+
+
+def test_a_chunk_that_its_home_has_given_up_and_forgotten_is_ended():
+    _, owner, guests = given_up_and_forgotten(a_job("given-up", array=Array(stop=8)))
+
+    assert {stop.attempt for stop in told(owner, Stop)} == guests
+
+
+def test_an_attempt_that_its_home_has_given_up_and_forgotten_goes_on_in_place_of_the_next():
+    job = a_job("given-up", avoid=Where(nodes=("node-1",)))
+    room, owner, guests = given_up_and_forgotten(job)
+
+    assert {one.lease for one in room[0].job(job).live_attempts} == guests
+    assert len({stop.attempt for stop in told(owner, Stop)} - guests) == 1
