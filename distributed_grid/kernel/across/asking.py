@@ -70,7 +70,7 @@ class Asking:
     def __init__(self, coordinator: Coordinator, *, me: NodeId, rules_of: RulesOf) -> None:
         self._coordinator = coordinator
         self._me = me
-        self._rules_of = rules_of
+        self.rules_of = rules_of  # How nodes are chosen, by the name of a policy.
         self._peers: Peers = NOBODY
         self._own: NodeRecord | None = None
         self._stock = Stock()
@@ -100,11 +100,6 @@ class Asking:
         """This node, as it tells of itself."""
         return self._own
 
-    @property
-    def rules_of(self) -> RulesOf:
-        """How nodes are chosen, by the name of a policy."""
-        return self._rules_of
-
     def line_up(self, now_ms: int) -> None:
         """Whoever may wait here after all does; who may not any more does not."""
         host = self._coordinator.host
@@ -132,7 +127,7 @@ class Asking:
         ample = msgspec.structs.replace(own, free=own.total)
         return all(
             one.kind == "capacity" or one.what in _WEAK
-            for one in reasons(spec, self._rules_of(""), ample)
+            for one in reasons(spec, self.rules_of(""), ample)
         )
 
     def _here(self, spec: JobSpec) -> NodeRecord | None:
@@ -157,22 +152,23 @@ class Asking:
         if known is None:
             if len(self._possible) >= KINDS_MAX:
                 self._possible = {}
-            known = bool(self._stock.ample.best(spec, self._rules_of(spec.policy), 1))
+            known = bool(self._stock.ample.best(spec, self.rules_of(spec.policy), 1))
             self._possible[key] = known
         return known
 
     def drained(self, spec: JobSpec) -> tuple[str, ...]:
         """The names of other nodes that could run it, and are being drained."""
-        return self._stock.drained(spec.lasting, self._rules_of(spec.policy))
+        return self._stock.drained(spec.lasting, self.rules_of(spec.policy))
 
     def dead(self, spec: JobSpec) -> tuple[str, ...]:
         """The names of other nodes that could run it, and are dead."""
-        return self._stock.dead(spec.lasting, self._rules_of(spec.policy))
+        return self._stock.dead(spec.lasting, self.rules_of(spec.policy))
 
-    def has_room(self, spec: JobSpec) -> bool:
-        """Whether some other node could run it now, as far as known here."""
+    def has_room(self, spec: JobSpec, out: set[NodeId] | None = None) -> bool:
+        """Whether some other node, but for these, could run it now, as far as known here."""
         self._meet(spec)
-        return bool(self._stock.with_room(spec, self._rules_of(spec.policy), 1))
+        rules = self.rules_of(spec.policy)
+        return bool(best_but(self._stock.with_room, spec, rules, 1, out or set()))
 
     def waits_here(self, spec: JobSpec) -> bool:
         """Whether it waits in the line of this node too."""
@@ -186,7 +182,7 @@ class Asking:
         if own is None or not is_picky(spec):
             return False
         self._meet(spec)
-        rules = self._rules_of(spec.policy)
+        rules = self.rules_of(spec.policy)
         wish = self.wish(spec.id)
         refused = set(wish.refused) if wish is not None else set()
         is_content = spec.array is not None or (wish is not None and wish.is_content)
@@ -232,7 +228,7 @@ class Asking:
 
     def slots(self, spec: JobSpec) -> int:
         """How many leases for it the others have room for, as far as known."""
-        found = self._stock.with_room(spec, self._rules_of(spec.policy), WAITLISTS_FIRST)
+        found = self._stock.with_room(spec, self.rules_of(spec.policy), WAITLISTS_FIRST)
         return sum(one.free.cpu_milli // max(spec.request.cpu_milli, 1) for one in found)
 
     def obstacles(self, job: JobId) -> tuple[str, ...]:
@@ -304,7 +300,7 @@ class Asking:
                 self._exchange(wish, now_ms, ready)
             return
         self._meet(spec)
-        rules = self._rules_of(spec.policy)
+        rules = self.rules_of(spec.policy)
         out = wish.not_now(now_ms)
         found = best_but(self._stock.with_room, spec, rules, most, out)
         if not is_easy and (liked := self._stock.liked(spec, rules, found, out)) is not None:
@@ -360,7 +356,7 @@ class Asking:
         wish.settled_ms = now_ms + LOOK_MS
         self._meet(spec)
         out = wish.not_now(now_ms)
-        found = best_but(self._stock.with_room, spec, self._rules_of(spec.policy), 1, out)
+        found = best_but(self._stock.with_room, spec, self.rules_of(spec.policy), 1, out)
         if not found:
             return
         wish.settled_ms = now_ms + EXCHANGE_MS
@@ -447,7 +443,7 @@ class Asking:
         if is_asked:  # It was asked because it fits; who runs there may be others by now.
             return names.isdisjoint(spec.avoid.jobs)
         ample = msgspec.structs.replace(company.among(peer.record, names), free=peer.record.total)
-        return not reasons(spec, self._rules_of(spec.policy), ample)
+        return not reasons(spec, self.rules_of(spec.policy), ample)
 
     def waiting(self, peer: NodeId, word: Waiting) -> None:
         """It stands in a line there."""

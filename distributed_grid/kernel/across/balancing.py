@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from distributed_grid.kernel.across.asking import Asking
+from distributed_grid.kernel.across.wish import ANSWER_MS
 from distributed_grid.kernel.coordinator import Coordinator
 from distributed_grid.kernel.entry import Entry
 from distributed_grid.kernel.giving_way import Tenant
@@ -106,9 +107,12 @@ class Balancing:
         wish = self._asking.wish(job)
         if wish is None:
             return False
-        if wish.since_ms is None:
-            return self._asking.has_room(wish.job.spec)
-        return wish.is_hopeful(now_ms)
+        if wish.since_ms is None:  # Who seemed full a moment ago may have room by now.
+            return self._asking.could_run(wish.job.spec)
+        if wish.is_hopeful(now_ms):
+            return True
+        is_new = now_ms - wish.since_ms < ANSWER_MS
+        return is_new and self._asking.has_room(wish.job.spec, wish.not_now(now_ms))
 
     # Who leaves
 

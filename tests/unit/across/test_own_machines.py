@@ -162,19 +162,46 @@ def test_guests_give_way_once_the_others_have_said_no(room):
     owner.submit(job)
     assert gave_way(owner) == []
     room.settle()
-    room.pass_time(500)
+    room.pass_time(ANSWER_MS)
 
     assert len(gave_way(owner)) == 4
 
 
-def test_guests_give_way_at_once_where_nobody_else_has_room(room):
-    owner, guest, third = room.nodes
-    for one in (guest, third):
-        fill(one)
+def test_guests_give_way_at_once_to_what_can_run_nowhere_else(room):
+    owner = room[0]
+    owner.submit(a_job("job", cpus=4_000, require=Where(nodes=(owner.name,))))
+
+    assert len(gave_way(owner)) == 4
+
+
+def test_no_guest_gives_way_before_those_who_seem_full_are_asked(room):
+    owner, *others = room.nodes
+    full = {one: a_job(one.name, cpus=4_000, require=Where(nodes=(one.name,))) for one in others}
+    for one, filling in full.items():
+        one.submit(filling)
+    room.settle()
     room.look()
-    owner.submit(a_job("job", cpus=4_000))
+    for one, filling in full.items():
+        one.end(filling)  # Which the owner does not know yet.
+    job = a_job("job", cpus=4_000)
+    owner.submit(job)
+    room.settle()
 
-    assert len(gave_way(owner)) == 4
+    assert owner.job(job).live_attempts[0].node != owner.name
+    assert gave_way(owner) == []
+
+
+@pytest.mark.parametrize("full", [1, 2])
+def test_no_guest_gives_way_because_the_first_who_is_asked_is_full(room, full):
+    owner = room[0]
+    fill(room[full])  # Which the owner does not know yet.
+    job = a_job("job", cpus=4_000)
+    owner.submit(job)
+    room.settle()
+    room.pass_time(1_500)
+
+    assert owner.job(job).live_attempts[0].node == room[3 - full].name
+    assert gave_way(owner) == []
 
 
 def test_guests_give_way_when_nobody_answers(room):
@@ -197,6 +224,7 @@ def test_a_job_for_which_others_give_way_starts_nowhere_else(room):
     job = a_job("job", cpus=4_000)
     owner.submit(job)
     room.settle()
+    room.pass_time(500)
     assert job.id in owner.node.host.awaited
     for one in (guest, third):  # There is room elsewhere before the guests have left.
         for attempt in list(one.keeper.started):
