@@ -112,7 +112,11 @@ class Housing:
         housed = await self._all_housed()
         if needs_files(spec):
             housed.add(run.attempt)
-        one.begin(self._start, self._end, self._broke)
+        ready = one.made_at_once()  # As of most that bring no files: none waits for a thread.
+        if ready is not None:
+            await self._start(one, [ready])
+        else:
+            one.begin(self._start, self._end, self._broke)
 
     async def _start(self, one: Preparing, words: list[Run | ToAttempt]) -> None:
         self._coming.pop(one.run.attempt, None)

@@ -99,6 +99,17 @@ class Preparing:
         """Its directory."""
         return f"{self._ground.root}/{self.run.attempt}"
 
+    def made_at_once(self) -> Run | None:
+        """What the keeper is told, if nothing but an empty directory is needed; else None."""
+        files = self._ground.files
+        if self.spec.ship or self.spec.python_env or self._saved:
+            return None
+        try:
+            files.make(self.folder)
+        except CannotUnpack:
+            return None  # There is one of an attempt that was cut short, or no room.
+        return msgspec.structs.replace(self.run, cwd=self.folder)
+
     def begin(
         self,
         start: Callable[["Preparing", list[Run | ToAttempt]], Awaitable[None]],
@@ -172,7 +183,8 @@ class Preparing:
 
     async def _house(self) -> None:
         files = self._ground.files
-        await asyncio.to_thread(files.remove, self.folder)  # Of an attempt that was cut short.
+        if not files.is_missing(self.folder):  # Of an attempt that was cut short.
+            await asyncio.to_thread(files.remove, self.folder)
         if self.spec.ship is None:
             await _in_thread(files.make, self.folder)
         else:

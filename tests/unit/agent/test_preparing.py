@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from distributed_grid.wire.keeper import Stop
+from distributed_grid.wire.keeper import Run, Stop
 from tests.unit.agent.housing_lab import run_in_lab
 from tests.unit.artifacts.lab import plant
 
@@ -20,12 +20,15 @@ def lab(tmp_path):
 @pytest.mark.parametrize("stops", [1, 3])
 def test_the_directory_does_not_appear_after_it_was_removed(lab, tmp_path, work, stops):
     tree = plant(tmp_path / "tree", {"a": "1"})
+    (tmp_path / "work" / "one").mkdir(parents=True)  # Of an attempt that was cut short.
 
     async def test(lab):
         begun, goes_on = threading.Event(), threading.Event()
         real = getattr(lab.files, work)
 
         def slow(*words):
+            if threading.current_thread() is threading.main_thread():
+                return real(*words)  # At once, which does not go: there is one.
             begun.set()
             assert goes_on.wait(20)
             return real(*words)
@@ -43,5 +46,18 @@ def test_the_directory_does_not_appear_after_it_was_removed(lab, tmp_path, work,
 
         assert (is_waiting, end.how, end.attempt) == (True, "stopped", "one")
         await lab.removed()
+
+    lab(test)
+
+
+def test_who_needs_an_empty_directory_waits_for_no_thread(lab, tmp_path):
+    async def test(lab):
+        await lab.runner.send(lab.a_run(outputs=("**",)))
+
+        assert not lab.runner.stage("one"), "at the keeper"
+        assert [run.cwd for run in lab.said if isinstance(run, Run)] == [
+            str(tmp_path / "work" / "one")
+        ]
+        assert list((tmp_path / "work" / "one").iterdir()) == []
 
     lab(test)
