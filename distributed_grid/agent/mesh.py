@@ -12,6 +12,8 @@ from collections.abc import Callable, Coroutine, Mapping
 from itertools import count
 from typing import Any, Final, Literal, NamedTuple
 
+import msgspec
+
 from distributed_grid.agent.mesh_links import Links
 from distributed_grid.agent.mesh_proving import Proving
 from distributed_grid.agent.pace import Pace
@@ -46,11 +48,13 @@ from distributed_grid.wire.mesh import (
     Welcome,
 )
 from distributed_grid.wire.mesh_api import NodeView
+from distributed_grid.wire.mesh_records import NodeLoad
 
 TICK_S: Final = 0.05  # Two nodes hear of each other that often,
 MANY_TICK_S: Final = 0.1  # many less,
 CALM_TURNS: Final = 2  # and with nobody suspected only when it is time to speak.
 MANY: Final = 5
+SPREAD_S: Final = 0.3  # Until neighbours have what was said last.
 LOOK_S: Final = 1.0  # How often own values and new links are looked at,
 TURNS: Final = 10  # and in so many looks each path and each address once: they call into Rust.
 RETRY_S: Final = 0.5
@@ -154,6 +158,7 @@ class MeshSide:
                 await self.open()
             await self._failed
         finally:
+            await self._say_down()
             await self.close(self.farewell)
             if self._carrier is not None:
                 self._carrier.cancel()
@@ -162,6 +167,14 @@ class MeshSide:
                 self.mesh.membership.save_known(self.ground.now(), ready)
                 with contextlib.suppress(StoreError):
                     await self._store.commit([SetMeta(COPY, ready.save[COPY] or b"")])
+
+    async def _say_down(self) -> None:
+        """Those whom the goodbye does not reach hear by others that this node was told to stop."""
+        if self.links is not None and self.is_member and self.is_going_down:
+            others = {*self.mesh.present()} - {self.mesh.me}
+            if not others <= self.links.open.keys():
+                self.say(is_moved=False)
+                await asyncio.sleep(SPREAD_S)
 
     async def open(self) -> None:
         """Begin to listen: before the first ticket or join there is no port."""
@@ -433,6 +446,10 @@ class MeshSide:
         """Publish what this node has to say about itself; where it is only if that may be new."""
         assert self.transport is not None, "open"
         values = dict(self.ground.values())
+        if self.is_going_down:
+            load = msgspec.msgpack.decode(values["load"], type=NodeLoad)
+            last = msgspec.structs.replace(load, is_down=True)
+            values["load"] = msgspec.msgpack.encode(last)
         if is_moved:
             values["contact"] = self.mesh.reach_value(self.transport.contact())
         self.step(Publish(now=self.ground.now(), values=values))

@@ -82,6 +82,7 @@ class NodeLoad(msgspec.Struct, frozen=True, kw_only=True):
     battery_percent: Annotated[int, msgspec.Meta(ge=0, le=100)] | None = None
     is_draining: bool = False  # It takes nothing new, and gives away what it has.
     is_disk_full: bool = False  # It can write nothing down: neither run, nor keep, nor vote.
+    is_down: bool = False  # Its agent was told to stop, and this is its last word.
     # Of its hottest part, in hundredths of a degree; None: nobody measures it.
     temperature_centi: Annotated[int, msgspec.Meta(ge=-27_315, le=100_000)] | None = None
     # Names of what runs there, sorted: of those that have run longest, as many as fit.

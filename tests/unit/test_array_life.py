@@ -201,6 +201,23 @@ def test_the_try_of_an_index_is_told_to_its_process():
     assert sorted(tries) == [(0, "1"), (0, "2"), (1, "1")]
 
 
+def test_of_a_cancelled_array_nothing_is_begun_while_the_last_of_it_ends():
+    world = World()
+    array = a_job("array", array=Array(start=0, stop=9, width=2))
+    world.submit(array)
+    world.pump()
+    first, second = sorted(world.keeper.runs)
+    world.cancel(array)
+    world.keeper.end_one(first, 0)
+    world.pump()
+
+    assert world.state(array) == "running"
+    assert list(world.keeper.runs) == [second]
+    world.keeper.end_one(second, 0)
+    world.pump()
+    assert world.state(array) == "cancelled"
+
+
 def test_a_stop_that_nobody_asked_for_is_no_failure_of_an_index():
     world = World()
     array = a_job("array", array=Array(start=0, stop=2, width=1))

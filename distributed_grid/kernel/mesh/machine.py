@@ -90,6 +90,7 @@ class Mesh:
         self.values: dict[Key, bytes] = {}  # What this node says about itself.
         self.clones = Clones()
         self.quarantined: dict[NodeId, str] = {}  # Why a node is not to be trusted with work.
+        self.stopped: dict[NodeId, str] = {}  # Who was told to stop: in which life.
         self.restarting: dict[NodeId, int] = {}  # Who said so: by when it is to be back, in ms.
         self.refused_by: dict[NodeId, str] = {}  # Who does not let us in, and why.
         self.positioning = self._new_positioning(start.now)
@@ -129,7 +130,10 @@ class Mesh:
     def reset(self, now: Now) -> None:
         """In no mesh any more: what was known of others counts for nothing in the next one."""
         self.replica = self.roster = None
-        tables = (self.links, self.quarantined, self.refused_by, self.changed_us, self.restarting)
+        tables = (
+            self.links, self.quarantined, self.refused_by, self.changed_us, self.restarting,
+            self.stopped,
+        )  # fmt: skip
         for table in tables:
             table.clear()
         self.clones = Clones()
@@ -189,7 +193,13 @@ class Mesh:
             return Refused(reason="protocol", detail=f"spoken here: {self.rules.speaks}")
         if peer == self.me:
             return Refused(reason="clone", detail="this is our own key")
+        if self._has_stopped(peer, hello):
+            return Refused(reason="busy", detail="it said goodbye")
         return self.roster.refusal(peer, hello, self.wall_ms(now))
+
+    def _has_stopped(self, peer: NodeId, hello: Hello) -> bool:
+        """Whether it said in this very life that it stops: a link that comes later is none."""
+        return bool(hello.nonce) and self.stopped.get(peer) == hello.nonce
 
     def wanted(self, entries: Sequence[Entry]) -> list[Entry]:
         """Those that would change something: only they have to be verified."""
@@ -264,6 +274,9 @@ class Mesh:
         assert self.roster is not None and self.replica is not None, "only members link"  # noqa: PT018
         if not self._counts(peer, hello, now):
             ready.hang_up.append((peer, "stranger"))
+            return
+        if self._has_stopped(peer, hello):
+            ready.hang_up.append((peer, "leaving"))
             return
         self.turns += 1
         self.links[peer] = Link(hello=hello, since_us=now.mono_us, wanted_us=now.mono_us)
@@ -342,6 +355,7 @@ class Mesh:
                 if reason == "restarting":
                     self.restarting[peer] = now.wall_ms + RESTART_MS
                 if is_down:
+                    self.stopped[peer] = self.links[peer].hello.nonce
                     self.liveness.goes(peer, now.mono_us)
                 ready.hang_up.append((peer, reason))
             case _:
@@ -434,7 +448,7 @@ class Mesh:
     def forget(self, node: NodeId) -> None:
         """Nothing is known about it any more."""
         assert self.roster is not None, "only members forget"
-        for table in (self.changed_us, self.refused_by, self.restarting):
+        for table in (self.changed_us, self.refused_by, self.restarting, self.stopped):
             table.pop(node, None)
         self.roster.forget(node)
         self.membership.known.discard(node)

@@ -91,7 +91,10 @@ def _health(mesh: Mesh, node: NodeId, now: Now) -> tuple[Health, int, str, int |
         return "left", 0, "its certificate no longer holds", None
     vital = mesh.liveness.health(node)
     ago_ms = (now.mono_us - vital.since_us) // 1_000
-    if mesh.liveness.is_down(node):
+    load = mesh.said.load(node)
+    # Who has no link with it has not heard its goodbye; what it said of itself comes by others.
+    is_told = vital.health == "dead" and load is not None and load.is_down
+    if is_told or mesh.liveness.is_down(node):
         return "down", now.wall_ms - ago_ms, "", vital.age_us
     return vital.health, now.wall_ms - ago_ms, vital.why, vital.age_us
 

@@ -117,3 +117,19 @@ async def test_a_node_to_kick_is_found_by_name_or_by_the_beginning_of_its_id():
             await alpha.desk.kick("alpha")
 
         assert (await alpha.desk.kick(beta.id[:8].upper())).id == beta.id
+
+
+async def test_who_is_told_to_stop_reads_down_also_where_there_is_no_link_with_it():
+    async with MeshLab() as lab:
+        alpha, beta, _ = await lab.mesh_of("alpha", "beta", "gamma")
+        lab.network.cut(alpha.id, beta.id)
+        for one, other in ((alpha, beta), (beta, alpha)):
+            one.side.links.hang_up(other.id, "cut")
+            await until(lambda one=one, other=other: other.id not in one.linked)
+        beta.side.is_going_down = True
+        await beta.kill()
+
+        def health() -> str:
+            return next(each.health for each in alpha.side.views() if each.id == beta.id)
+
+        await until(lambda: health() == "down")

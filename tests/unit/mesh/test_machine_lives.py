@@ -277,7 +277,16 @@ def test_who_was_told_to_stop_reads_down_at_once_until_it_is_heard_again(lab):
     assert late.hang_up == []  # Sent before its last word: nobody looks at it.
     assert founder.sees(third).health == "alive"
 
-    founder.mesh.step(LinkUp(now=lab.now, peer=member.id, hello=member.mesh.hello(lab.now)))
+    # Both had dialled, and the other's link comes up only now.
+    late_hello = member.mesh.hello(lab.now)
+    assert founder.mesh.greet(member.id, late_hello, lab.now).detail == "it said goodbye"
+    late_link = founder.mesh.step(LinkUp(now=lab.now, peer=member.id, hello=late_hello))
+    assert late_link.hang_up == [(member.id, "leaving")]
+    assert founder.sees(member).health == "down"
+
+    again = member.up().mesh.hello(lab.now)
+    assert founder.mesh.greet(member.id, again, lab.now) is None
+    founder.mesh.step(LinkUp(now=lab.now, peer=member.id, hello=again))
     assert founder.sees(member).health == "alive"
     founder.told(third, Goodbye(reason="idle"))
     assert founder.sees(third).health == "alive"

@@ -68,6 +68,18 @@ def test_a_node_that_takes_no_work_is_alive_and_noted(lab, fact, note):
     assert member.sees(founder).note == ""
 
 
+@pytest.mark.parametrize(("is_down", "health"), [(True, "down"), (False, "dead")])
+def test_who_was_told_to_stop_reads_down_also_where_its_goodbye_was_not_heard(lab, is_down, health):
+    founder, member, _ = lab.mesh_of("founder", "member", "third")
+    member.say(load=ENCODE(msgspec.structs.replace(LOAD, is_down=is_down)))
+    lab.run(1)
+
+    assert founder.sees(member).health == "alive", "it still speaks"
+    member.down()
+    lab.run(5)
+    assert founder.sees(member).health == health
+
+
 def test_this_node_comes_first_then_the_others_by_name(lab):
     hosts = lab.mesh_of("m", "z", "a")
 
