@@ -12,8 +12,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from itertools import count
 from typing import Any, Final, Literal, NamedTuple
 
-import msgspec
-
+from distributed_grid.agent.mesh_forwarding import Forwarding
 from distributed_grid.agent.mesh_links import Links
 from distributed_grid.agent.mesh_proving import Proving
 from distributed_grid.agent.pace import Pace
@@ -48,7 +47,6 @@ from distributed_grid.wire.mesh import (
     Welcome,
 )
 from distributed_grid.wire.mesh_api import NodeView
-from distributed_grid.wire.mesh_records import NodeLoad
 
 TICK_S: Final = 0.05  # Two nodes hear of each other that often,
 MANY_TICK_S: Final = 0.1  # many less,
@@ -59,7 +57,6 @@ LOOK_S: Final = 1.0  # How often own values and new links are looked at,
 TURNS: Final = 10  # and in so many looks each path and each address once: they call into Rust.
 RETRY_S: Final = 0.5
 COPY: Final = "mesh.known"  # Of what all say, kept from time to time; others have it as well.
-FORWARD_S: Final = 3.5  # For the issuer; who passes a ticket on is waited for five seconds.
 
 
 class Parts(NamedTuple):
@@ -87,7 +84,8 @@ class Ground(NamedTuple):
     assemble: Callable[[Mapping[str, bytes]], Parts]
     now: Callable[[], Now]
     secret: Callable[[], bytes]
-    values: Callable[[], dict[Key, bytes]]  # What this node says about itself now.
+    # What this node says about itself now, and whether it says so for the last time.
+    values: Callable[[bool], dict[Key, bytes]]
     alone: Callable[[], NodeView]
     publish: Callable[[Happened], None]
     connection_timeout_ms: int = 5_000
@@ -110,8 +108,7 @@ class MeshSide:
         self._carrier: asyncio.Task[None] | None = None
         self._copy: MeshReady | None = None  # Could not be written, and is tried again.
         self._opening = asyncio.Lock()
-        # Tickets by newcomer and issuer: nobody else answers for one.
-        self._passed_on: dict[tuple[NodeId, NodeId], asyncio.Future[Welcome | Refused]] = {}
+        self._forwarding = Forwarding()
         self._changed = asyncio.Event()  # Something happened: whoever waits looks again.
         self._pulse = asyncio.Event()  # Set and replaced at each tick.
         self.pace = Pace()
@@ -445,11 +442,7 @@ class MeshSide:
     def say(self, *, is_moved: bool = True) -> None:
         """Publish what this node has to say about itself; where it is only if that may be new."""
         assert self.transport is not None, "open"
-        values = dict(self.ground.values())
-        if self.is_going_down:
-            load = msgspec.msgpack.decode(values["load"], type=NodeLoad)
-            last = msgspec.structs.replace(load, is_down=True)
-            values["load"] = msgspec.msgpack.encode(last)
+        values = dict(self.ground.values(self.is_going_down))
         if is_moved:
             values["contact"] = self.mesh.reach_value(self.transport.contact())
         self.step(Publish(now=self.ground.now(), values=values))
@@ -467,27 +460,9 @@ class MeshSide:
             return Refused(reason="busy", detail=error.problem, about=asked.node)
         answer, ready = self.mesh.membership.redeem(peer, asked, now)
         if isinstance(answer, Forward):
-            return await self._pass_on(answer)
+            return await self._forwarding.ask(answer, self.links)
         await self.carry_out(ready)
         return answer
-
-    async def _pass_on(self, forward: Forward) -> Welcome | Refused:
-        """The issuer decides; it must be linked with us."""
-        newcomer = forward.redeem.node
-        unreachable = Refused(reason="issuer-unreachable", about=newcomer)
-        if self.links is None or forward.issuer not in self.links.open:
-            return unreachable
-        future: asyncio.Future[Welcome | Refused] = asyncio.get_running_loop().create_future()
-        self._passed_on[newcomer, forward.issuer] = future
-        try:
-            self.links.send(forward.issuer, forward.redeem)
-            async with asyncio.timeout(FORWARD_S):
-                return await future
-        except TimeoutError:
-            return unreachable
-        finally:
-            if self._passed_on.get((newcomer, forward.issuer)) is future:  # Not its next try.
-                del self._passed_on[newcomer, forward.issuer]
 
     def _renewed(self, peer: NodeId, answer: MeshMessage | None) -> None:
         """A delegate that we have no link with has answered."""
@@ -507,6 +482,4 @@ class MeshSide:
                 self._wake()
         else:
             about = answer.chain[0].node if answer.chain else ""
-        future = self._passed_on.get((NodeId(about), peer))
-        if future is not None and not future.done():
-            future.set_result(answer)
+        self._forwarding.answered(peer, about, answer)

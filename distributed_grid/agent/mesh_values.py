@@ -115,13 +115,14 @@ class Values:
         self._values: dict[Key, bytes] = {}
         self._offers: tuple[Offer, ...] = ()  # As they were told.
 
-    def __call__(self) -> dict[Key, bytes]:
+    def __call__(self, is_going_down: bool = False) -> dict[Key, bytes]:
         """Everything but how to reach it. What has not changed is the same bytes again.
 
         Jobs that come and go are told at once. Load and offers follow every breath of the machine:
         they are told when a while has passed.
         """
-        load, now_ms = self.load(), self._clock_ms()
+        load = msgspec.structs.replace(self.load(), is_down=is_going_down)
+        now_ms = self._clock_ms()
         is_sudden = self._told is None or _exact(self._told) != _exact(load)
         if is_sudden or not 0 <= now_ms - self._told_ms < DRIFT_MS:
             if self._told is None or differs(self._told, load):
@@ -206,6 +207,7 @@ def _exact(load: NodeLoad) -> tuple[int | bool | None, ...]:
         load.battery_percent,
         load.is_draining,
         load.is_disk_full,
+        load.is_down,
     )
 
 

@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-LINES_MAX = 500  # Beyond this nobody keeps a file in one head; aim for 150.
+LINES_MAX = 400  # Of code. Beyond this nobody keeps a file in one head; aim for 120.
 FUNCTION_LINES_MAX = 60  # A function fits on a screen.
 COLUMNS_MAX = 100
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 # Drawers: names under which anything can be put.
 DRAWERS = frozenset(
@@ -53,6 +54,20 @@ class File(NamedTuple):
 
     path: str
     text: str
+
+    def code_lines(self) -> list[str]:
+        """Without blank lines, imports, docstrings and comments."""
+        prose: set[int] = set()
+        for node in ast.walk(self.tree()):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                prose.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+            if isinstance(node, DOCUMENTED) and ast.get_docstring(node) is not None:
+                prose.update(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
+        return [
+            line
+            for number, line in enumerate(self.text.splitlines(), 1)
+            if line.strip() and not line.lstrip().startswith("#") and number not in prose
+        ]
 
     @property
     def stem(self) -> str:
@@ -122,9 +137,9 @@ def says_what_it_is(file: File) -> Iterator[str]:
 
 
 def short_enough(file: File) -> Iterator[str]:
-    count = len(file.text.splitlines())
+    count = len(file.code_lines())
     if count > LINES_MAX:
-        yield f"{count} lines, at most {LINES_MAX}"
+        yield f"{count} lines of code, at most {LINES_MAX}"
 
 
 def short_functions(file: File) -> Iterator[str]:

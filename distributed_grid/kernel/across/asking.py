@@ -45,6 +45,7 @@ REFUSED_MS: Final = 5_000  # Whoever said no is not asked again before.
 LOOK_MS: Final = 1_000  # Whoever stands in as many lines as it may looks for a better one so often,
 EXCHANGE_MS: Final = 10_000  # and changes lines at most so often,
 LEFT_MS: Final = 30_000  # and does not go back to one that it left.
+HEARD_MS: Final = 1_000  # Who comes back tells meanwhile what became of the attempt it had.
 CONTENT_MS: Final = 1_000  # Whoever would like one place best goes elsewhere after so long.
 START_MS: Final = 500  # A Start that was not answered is said again.
 # Of this node: then its own work had better go elsewhere (`shuns`), but it may stay.
@@ -226,6 +227,13 @@ class Asking:
         """What is known of one that waits."""
         return next((line[job] for line in self._wishes if job in line), None)
 
+    def be_patient(self, job: JobId, until_ms: int) -> None:
+        """Ask nobody for it before: an attempt that was given up may have come back."""
+        wish = self.wish(job)
+        if wish is not None:
+            wish.patient_ms = until_ms
+            self._is_stale = True
+
     def slots(self, spec: JobSpec) -> int:
         """How many leases for it the others have room for, as far as known."""
         found = self._stock.with_room(spec, self.rules_of(spec.policy), WAITLISTS_FIRST)
@@ -285,7 +293,7 @@ class Asking:
         spec = self.wished(wish.job.spec)
         wish.since_ms = now_ms if wish.since_ms is None else wish.since_ms
         self._refresh(wish, now_ms, ready)
-        if wish.is_cleared_by():
+        if wish.is_cleared_by() or now_ms < wish.patient_ms:
             return
         is_first = rank <= RANKS["high"] or spec.array is not None
         most = WAITLISTS_FIRST if is_first else WAITLISTS

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from distributed_grid.kernel.across.asking import Asking
+from distributed_grid.kernel.across.asking import HEARD_MS, Asking
 from distributed_grid.kernel.across.hands import replace, revive
 from distributed_grid.kernel.across.peers import NOBODY, Peer, Peers
 from distributed_grid.kernel.coordinator import Coordinator
@@ -71,6 +71,7 @@ class Away:
         self._halting.pop(word.lease, None)
         attempt = self._attempt(peer, word.lease)
         if attempt is None:
+            self._asking.be_patient(word.job, now_ms)  # It is lost for good: others are asked.
             return
         never = attempt.state == "granted" and starting is not None
         how: How = "stopped" if never else "lost"
@@ -135,6 +136,7 @@ class Away:
             self._halting.pop(word.lease, None)
             self._polled_ms.pop(word.lease, None)
             self._lost.pop(word.lease, None)
+            self._asking.be_patient(word.job, now_ms)  # Nothing more will be heard of it.
         ready.touch(job)
         confirmed = Confirmed(job=word.job, lease=word.lease, ends=word.first + len(word.ends))
         self._confirming[word.lease] = (peer.id, confirmed, None)
@@ -236,6 +238,7 @@ class Away:
         """It lives: what it ran for us may still run."""
         for lease, (host, job_id) in list(self._lost.items()):
             if host == peer.id:
+                self._asking.be_patient(job_id, now_ms + HEARD_MS)
                 self.ask_after(host, job_id, lease, now_ms, ready)
 
     def restored(self, now_ms: int, ready: Ready) -> None:

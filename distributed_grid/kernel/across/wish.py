@@ -49,6 +49,7 @@ class Wish(msgspec.Struct):
     refused: dict[NodeId, int] = {}  # Until when it is not asked again.
     why: dict[NodeId, tuple[str, ...]] = {}
     settled_ms: int = 0  # Until when it stays in the lines in which it stands.
+    patient_ms: int = 0  # Until when it asks nobody: it may have an attempt after all.
     is_content: bool = False  # It has waited for the place that it would like: another will do.
 
     def is_cleared_by(self, node: NodeId | None = None) -> bool:

@@ -152,6 +152,9 @@ def _many(scene: Scene, count: int, *, takes_s: int) -> list[Wish]:
 def _restart_in_turn(scene: Scene) -> None:
     """Every agent restarts, one after the other, under many running jobs: none is lost."""
     machines, jobs = scene.machines, _many(scene, MANY, takes_s=40)
+    for n in range(10):  # Nothing but the rule keeps these from another machine.
+        at = machines[n % 5]
+        jobs += [scene.submit(f"any-{n}", at=at, avoid=at, takes_s=40, cpu_milli=100)]
     scene.until(lambda: all(map(scene.runs_on, jobs)), "all running", within_us=MINUTE_US)
     before = [scene.starts(job) for job in jobs]
     for machine in machines:

@@ -1,9 +1,12 @@
 """A loss that turns out to be none does not count: a bad network uses up nobody's patience."""
 
+from distributed_grid.model.job import Where
+from distributed_grid.wire.across import Reserve
 from distributed_grid.wire.keeper import Run
 from tests.across_world import Neighbour, Room
 from tests.node_world import a_job, fill, told
 
+ONLY_THERE = Where(nodes=("node-2",))
 JOB = a_job("job", losses_max=1)
 
 
@@ -38,3 +41,51 @@ def test_an_attempt_that_comes_back_again_and_again_is_never_given_up_for_good()
     room.pass_time(2_000)
     assert room[0].state(JOB) == "succeeded"
     assert len([run for run in told(host, Run) if run.attempt == attempt.id]) == 1
+
+
+def test_who_comes_back_is_heard_before_anybody_is_asked_for_another_try():
+    """Else the job runs a second time, though the first one has ended well meanwhile."""
+    room = Room(2)
+    job = a_job("job", require=ONLY_THERE)
+    room[0].submit(job)
+    room.settle()
+    first = room[0].job(job).live_attempts[0]
+    part(room, room[1])
+    room[1].keeper.end_one(first.id, 0)
+    room.settle()
+    room.cut.clear()
+    room.dead.clear()
+    room.look()
+    room.pass_time(2_000)
+
+    assert room[0].state(job) == "succeeded"
+    assert [run.attempt for run in told(room[1], Run)] == [first.id]
+
+
+def test_a_job_whose_attempt_is_lost_for_good_is_tried_again_at_once():
+    room = Room(2)
+    job = a_job("job", require=ONLY_THERE)
+    room[0].submit(job)
+    room.settle()
+    room.kill(room[1])
+    assert room[0].state(job) == "waiting"
+    room.revive(room[1])
+
+    assert room[0].state(job) == "running"
+    assert [one.state for one in room[0].job(job).attempts] == ["lost", "running"]
+
+
+def test_who_comes_back_and_says_nothing_is_waited_for_a_second_only():
+    room = Room(2)
+    job = a_job("job", require=ONLY_THERE)
+    room[0].submit(job)
+    room.settle()
+    part(room, room[1])
+    asked = len(room[0].said(Reserve))
+    room.dead.clear()
+    room.cut = {(room[1].me, room[0].me)}
+    room.look()
+
+    assert len(room[0].said(Reserve)) == asked, "the first attempt may be heard of"
+    room.pass_time(2_000)
+    assert len(room[0].said(Reserve)) > asked

@@ -16,9 +16,11 @@ from distributed_grid.errors import (
     NotPermitted,
 )
 from distributed_grid.kernel.mesh.events import MeshReady
+from distributed_grid.kernel.mesh.membership import Forward
 from distributed_grid.kernel.ready import Happened
+from distributed_grid.model.ids import NodeId
 from distributed_grid.model.membership import DAY_MS
-from distributed_grid.wire.mesh import Refused, Renewed, Welcome
+from distributed_grid.wire.mesh import Redeem, Refused, Renewed, Welcome
 from distributed_grid.wire.mesh_api import Leave, MakeTicket, Rename
 from distributed_grid.wire.ticket import read_ticket, ticket_text
 from tests.unit.agent.mesh_lab import Agent, MeshLab, until
@@ -121,16 +123,26 @@ async def test_who_forwards_without_a_link_to_the_issuer_says_that_it_cannot():
 async def test_only_the_issuer_answers_for_a_ticket_that_was_passed_on():
     async with MeshLab() as lab:
         alpha, beta = await lab.mesh_of("alpha", "beta")
-        future = asyncio.get_running_loop().create_future()
-        beta.side._passed_on["c" * 64, alpha.id] = future
-        refused = Refused(reason="forged", about="c" * 64)
+        newcomer = NodeId("c" * 64)
+        redeem = Redeem(
+            mesh=beta.mesh.roster.mesh,
+            ticket="",
+            issuer=alpha.id,
+            node=newcomer,
+            name="c",
+            mac=b"",
+        )
+        forward = Forward(issuer=alpha.id, redeem=redeem)
+        asked = asyncio.ensure_future(beta.side._forwarding.ask(forward, beta.side.links))
+        await asyncio.sleep(0)
+        refused = Refused(reason="forged", about=newcomer)
         beta.side._answered("d" * 64, refused)
         beta.side._answered(alpha.id, Welcome(chain=()))
-        assert not future.done()
+        assert not asked.done()
 
         beta.side._answered(alpha.id, refused)
         beta.side._answered(alpha.id, refused)
-        assert future.result() == refused
+        assert await asked == refused
 
 
 async def test_a_node_that_cannot_be_reached_is_told_apart_from_one_that_refused():

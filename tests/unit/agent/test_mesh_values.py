@@ -94,6 +94,15 @@ def test_a_job_that_starts_is_told_at_once():
     assert (before.jobs_running, desk.told().jobs_running) == (0, 1)
 
 
+def test_who_is_told_to_stop_says_so_at_once():
+    desk = Desk()
+    desk.measure(0)
+    before = desk.told()
+    last = msgspec.msgpack.decode(desk.values(True)["load"], type=NodeLoad)
+
+    assert (before.is_down, last.is_down) == (False, True)
+
+
 def test_a_clock_that_was_set_back_silences_nobody():
     desk = Desk()
     desk.measure(0)
