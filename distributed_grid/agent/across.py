@@ -123,11 +123,14 @@ class AcrossSide:
 
     @property
     def is_unsure(self) -> bool:
-        """Whether somebody is there of whom the kernel does not know yet what it has."""
+        """Whether somebody is there of whom the kernel does not know yet what it has.
+
+        That may be this node itself: it tells once it listens, a moment after people are answered.
+        """
         if not self._mesh.is_member or self._node.across is None:
             return False
         peers = self._node.across.peers.values()
-        is_late = self._mesh.mesh.turns != self._seen
+        is_late = self._mesh.mesh.turns != self._seen or self._node.across.asking.own is None
         return is_late or any(peer.is_alive and peer.record is None for peer in peers)
 
     async def listen(self) -> None:

@@ -144,6 +144,21 @@ async def test_who_comes_back_after_the_grace_knows_how_long_it_was_away():
         assert Guardian((await lab.add("alone")).side).across.begin() == 0
 
 
+async def test_a_node_that_does_not_know_yet_what_it_is_itself_says_so():
+    """Its agent has just started: it answers people, and does not listen to others yet."""
+    async with MeshLab() as lab:
+        _alpha, beta = await lab.mesh_of("alpha", "beta", profile=NEW)
+        guardian = Guardian(beta.side)
+        async with guardian.listening():
+            looks = asyncio.ensure_future(guardian.across.look())
+            await until(lambda: not guardian.across.is_unsure)
+            peers = guardian.world.node.across.peers
+            await guardian.hands.hear(View(now_ms=1_000, peers=peers, own=None))
+
+            assert guardian.across.is_unsure
+            looks.cancel()
+
+
 async def test_jobs_see_those_who_know_of_them_and_who_is_expected_back():
     async with MeshLab() as lab:
         alpha, beta, old = await lab.mesh_of("alpha", "beta", "old", profile=NEW)
