@@ -288,8 +288,10 @@ class Mesh:
         self.roster.see([peer], self.wall_ms(now))
         if not self.liveness.has_member(peer):
             self.refresh(now)
+        self._news.seen(peer, now, ready)
         self.liveness.speaks(peer, max(set(hello.speaks) & set(self.rules.speaks)))
         self.liveness.spoke(peer, now.mono_us)
+        self.verdicts(now, ready)  # At once: it may be told next that it leaves.
         for message in self.replica.link_up(peer, now.mono_us):
             self._remind(peer, message, ready)
 
@@ -342,6 +344,7 @@ class Mesh:
         if peer not in self.links or not self.roster.is_member(peer):
             return
         self.liveness.spoke(peer, now.mono_us)
+        self.verdicts(now, ready)
         match message:
             case Delta() | DeltaTaken() | Ranges() | Have() | Remember():
                 self._gossip(peer, message, now, ready)

@@ -64,9 +64,14 @@ class News:
         assert mesh.roster is not None, "only members hear"
         is_member = mesh.roster.take(entry.node, chain_of(entry), mesh.wall_ms(now)) is not None
         mesh.upkeep.save_soon(now)
-        if is_member and entry.node not in mesh.membership.known:
-            mesh.membership.known.add(entry.node)
-            mesh.tell(ready, "node.joined", entry.node, now)
+        if is_member:
+            self.seen(entry.node, now, ready)
+
+    def seen(self, node: NodeId, now: Now, ready: MeshReady) -> None:
+        """A member was heard, or heard of: maybe for the first time."""
+        if node not in self._mesh.membership.known:
+            self._mesh.membership.known.add(node)
+            self._mesh.tell(ready, "node.joined", node, now)
 
     def _moved(self, entry: Entry, now: Now, ready: MeshReady) -> None:
         """Other addresses, or another start: worth a dial at once."""

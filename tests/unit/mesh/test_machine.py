@@ -286,6 +286,27 @@ def test_who_was_dead_is_dialled_until_it_comes_back_by_itself(lab):
     assert member.linked == {"founder", "third"}
 
 
+def test_who_is_seen_alive_was_told_of_even_if_it_leaves_in_the_same_moment(lab):
+    founder, _member = lab.mesh_of("founder", "member")
+    told = ("node.joined", "node.dead", "node.alive", "node.left")
+    [visitor] = lab.add("visitor")
+    visitor.join(founder)
+    lab.dial(visitor, founder.id)
+    lab._inbox.clear()  # It dies before it has said anything.
+    visitor.down()
+    lab.run(5)
+    assert founder.sees(visitor).health == "dead"
+
+    lab.dial(visitor.up(), founder.id)
+    assert founder.sees(visitor).health == "alive"
+    assert founder.names(*told) == [
+        ("node.joined", "member"),
+        ("node.joined", "visitor"),
+        ("node.dead", "visitor"),
+        ("node.alive", "visitor"),
+    ]
+
+
 def test_a_lost_link_is_told_as_a_path_that_is_gone_and_is_dialled_again(lab):
     founder, member = lab.mesh_of("founder", "member")
     founder.events.clear()
