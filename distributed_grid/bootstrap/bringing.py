@@ -4,6 +4,7 @@ Lives here: install, start, join, wait. Never here: how they are done over there
 Invariant: a step that has been taken already changes nothing.
 """
 
+import re
 import time
 from collections.abc import Callable
 from typing import Any, Final
@@ -51,12 +52,16 @@ def bring(
     say("connects by ssh")
     there, machine = _connected(target, supply, say, answer_s)
     with there:
-        is_there = there.ask("look", wanted=supply.fingerprint)["is_installed"]
+        found, wanted = there.ask("look", wanted=supply.fingerprint), supply.fingerprint
+        is_there = found["is_installed"]
         if is_there:
             say("Grid is installed")
+        elif is_newer(str(found.get("installed", "")), wanted):
+            is_there, wanted = True, str(found["installed"])
+            say(f"Grid {wanted} is installed, which is newer than this one, and stays")
         else:
             _install(there, machine, supply, target.host, say)
-        seen = there.ask("start", wanted=supply.fingerprint, name=target.name)
+        seen = there.ask("start", wanted=wanted, name=target.name)
         say(f"the agent {seen['was']}")
         was_member = bool(own.mesh) and seen["mesh"] == own.mesh
         if was_member:
@@ -80,6 +85,13 @@ def bring(
         was_installed=bool(is_there),
         was_member=was_member,
     )
+
+
+def is_newer(one: str, other: str) -> bool:
+    """Whether an installation is of a later version than another."""
+    first, second = ([int(part) for part in re.findall(r"\d+", name.partition("-")[0])]
+                     for name in (one, other))  # fmt: skip
+    return first > second
 
 
 def _connected(

@@ -71,9 +71,10 @@ def main() -> None:
 
 
 def look(*, wanted: str) -> dict[str, Any]:
-    """Whether this very installation is there and whole."""
+    """Whether this very installation is there and whole, and which is."""
     current = (ROOT / "current").resolve()
-    return {"is_installed": current.name == wanted and _works(current)}
+    whole = current.name if _works(current) else ""
+    return {"is_installed": whole == wanted, "installed": whole}
 
 
 def install(*, wanted: str, size: int, from_index: bool, wheel: str) -> dict[str, Any]:

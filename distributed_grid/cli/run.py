@@ -94,6 +94,7 @@ def command(ctx: click.Context, /, **told: Any) -> None:
     Options end at the first word of the command. Its output is yours, and so is its exit code:
     124 after a timeout, 125 if Grid failed, refused, cancelled, lost or skipped it, or no agent
     answers; 126 and 127 if it could not be started, 128+n after a signal, 130 after Ctrl-C.
+    It has nothing to read on stdin: what it needs comes in files.
     """
     if told["file"] is not None:
         _leave_to_file(ctx, told)

@@ -2,8 +2,8 @@
 
 Lives here: when to look, and what is shown. Never here: who counts (`agent.transits`), the words of
 a reason (`client.why_waiting`).
-Invariant: nothing goes to stdout. Without a terminal nothing is asked in the first seconds, nor
-once it has begun, and each reason is told once. What cannot be found out is not shown: the job is
+Invariant: nothing goes to stdout. Without a terminal nothing is asked in the first seconds, and
+each reason is told once. What cannot be found out is not shown: the job is
 what counts.
 """
 
@@ -13,12 +13,13 @@ from typing import Final
 
 from distributed_grid.cli.foreground import BEGIN_S
 from distributed_grid.cli.tell import live, tell, wipe
+from distributed_grid.cli.text import state
 from distributed_grid.client import calls, why_waiting
 from distributed_grid.client.blocking import Caller
 from distributed_grid.errors import GridError, NotFound
 
 LOOK_S: Final = 0.5  # While something moves.
-RUNNING_S: Final = 5.0  # While it runs: it may have to begin anew, and its outputs travel, too.
+RUNNING_S: Final = 5.0  # While it runs: it may be suspended, or begin anew, or outputs travel.
 NEVER_S: Final = 3_600.0
 JOBS_MAX: Final = 16  # Of those that somebody waits for: more would fill a page.
 
@@ -67,9 +68,10 @@ class Travelling:
             why = self._agent.run(calls.explain(word))
             told = why_waiting.sentence(view.name, why)
             return self._say(f"{view.name} waits: {why.summary}", why_waiting.LOOK_S, told)
+        if state(view) == "suspended":
+            summary = self._agent.run(calls.explain(word)).summary
+            return self._say(f"{view.name}: {summary}", why_waiting.LOOK_S)
         wipe()
-        if not self._has_line:
-            self._words.remove(word)
         return RUNNING_S
 
     def _say(self, line: str, next_s: float, told: str = "") -> float:

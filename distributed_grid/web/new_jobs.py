@@ -17,6 +17,7 @@ import msgspec
 from distributed_grid.errors import BadValue, GridError
 from distributed_grid.model.ids import JobId
 from distributed_grid.model.job import JobSpec, Work
+from distributed_grid.model.resources import Request
 from distributed_grid.web.admission import NAME_CHARACTERS_MAX, refusals
 from distributed_grid.web.mistakes import (
     SHOWN_MAX,
@@ -89,6 +90,7 @@ def _whole(job: NewJob) -> JobSpec:
         "id": job.id or JobId(os.urandom(32).hex()),
         "name": job.name or first[:NAME_CHARACTERS_MAX] or "job",
         "user": job.user or _user(),
+        "request": Request(**msgspec.structs.asdict(job.request)),
         "work": Work(**work),
         "brings_changes": job.brings_changes and has_directory,
     }

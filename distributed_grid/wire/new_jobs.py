@@ -26,12 +26,18 @@ class NewWork(Work, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cwd: str = ""
 
 
+class NewRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What it asks of one node; a core, unless it says how much of one, or 0."""
+
+    cpu_milli: int = WHOLE
+
+
 class NewJob(JobSpec, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A job: `argv` and what belongs to it, or both within `work`."""
 
     id: JobId = JobId("")  # Empty: made here. Yours: again with the same job changes nothing.
     name: str = ""  # Empty: that of the command.
-    request: Request = Request(cpu_milli=WHOLE)
+    request: NewRequest = NewRequest()
     work: NewWork | None = None
     argv: tuple[str, ...] = ()
     cwd: str = ""

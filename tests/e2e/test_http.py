@@ -148,6 +148,16 @@ def test_all_mistakes_of_a_body_are_told_at_once(agent):
     assert json.loads(ask(agent, "GET", "/v1/jobs")[1])["jobs"] == []
 
 
+@pytest.mark.parametrize(
+    ("wanted", "cpu_milli"), [({"memory_bytes": 1 << 20}, 1_000), ({"cpu_milli": 0}, 0)]
+)
+def test_who_does_not_say_how_many_cores_asks_for_one(agent, wanted, cpu_milli):
+    body = json.dumps({"argv": ["true"], "request": wanted}).encode()
+    (job,) = json.loads(ask(agent, "POST", "/v1/jobs", body)[1])["ids"]
+
+    assert json.loads(ask(agent, "GET", f"/v1/jobs/{job}")[1])["cpu_milli"] == cpu_milli
+
+
 def test_a_field_that_there_is_not_is_named_also_within_what_is_asked_for(agent):
     body = b'{"argv": ["true"], "request": {"cpus": 2, "gpus": {"count": 1}}}'
     status, problem = ask(agent, "POST", "/v1/jobs", body)

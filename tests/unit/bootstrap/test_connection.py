@@ -196,6 +196,26 @@ def test_a_machine_of_another_kind_gets_the_rest_from_its_index(ssh, agent, supp
     assert said[1].startswith("its processor is arm64, not x86_64: what Grid needs comes from")
 
 
+def test_a_newer_installation_there_stays(ssh, agent, supply):
+    said: list[str] = []
+    supply.fingerprint = "0.3.9-ours"
+    ssh([READY, {"is_installed": False, "installed": "0.10.0-theirs"}, *ANSWERS[3:]])
+    brought(agent, supply, said=said)
+
+    assert said[1] == "Grid 0.10.0-theirs is installed, which is newer than this one, and stays"
+    assert "sends Grid" not in " ".join(said)
+
+
+@pytest.mark.parametrize("there", ["0.3.9-other", "0.2.11-older", "", "current"])
+def test_what_is_not_newer_is_replaced(ssh, agent, supply, there):
+    said: list[str] = []
+    supply.fingerprint = "0.3.9-ours"
+    ssh([READY, {"is_installed": False, "installed": there}, *ANSWERS[2:]])
+    brought(agent, supply, said=said)
+
+    assert said[1].startswith("sends Grid")
+
+
 def test_what_is_no_linux_is_refused(ssh, agent, supply):
     ssh([{**READY, "system": "Darwin"}, {"is_installed": False}])
     with pytest.raises(NotBrought, match="it runs Darwin"):

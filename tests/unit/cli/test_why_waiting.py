@@ -8,7 +8,7 @@ import pytest
 from distributed_grid.client.why_waiting import LETTERS_MAX, News, sentence
 from distributed_grid.model.ids import JobId
 from distributed_grid.wire.api import Explanation, Jobs
-from tests.agent_stand_in import CannedAgent, a_view, serving
+from tests.agent_stand_in import CannedAgent, a_view, an_attempt, serving
 
 LENT = "node-2: position 1, waits for an offer: cpu_percent_max is 30 %, measured {} %"
 REASONS = [
@@ -86,6 +86,33 @@ def test_a_reason_is_told_once_and_again_when_it_changes(agent, grid, words, out
     assert done.stdout == out
     assert done.stderr.count(f"grid: job echo {FIRST}") == 1  # 91 % is no other reason than 86 %.
     assert done.stderr.count(f"grid: job echo {THEN}") == 1
+
+
+def test_a_job_that_is_suspended_for_the_owner_of_its_machine_says_so(agent, grid):
+    why = "it is suspended on attic, its owner is back: cpu_percent_max is 30 %, measured 86 %"
+    agent.told, agent.views = len(REASONS), {(view := a_view("one")).id: view}
+
+    async def job(word):
+        view = await CannedAgent.job(agent, word)
+        attempts = (an_attempt(state="running", suspended="the owner is back"),)
+        if agent.told == len(REASONS):
+            return msgspec.structs.replace(view, state="running", attempts=attempts)
+        return view
+
+    async def explain(_word):
+        agent.told += 1
+        return Explanation(id=JobId("a" * 64), state="running", summary=why)
+
+    async def wait(word, *, timeout_ms):
+        while agent.told == len(REASONS) and timeout_ms > 0:
+            await asyncio.sleep(0.02)
+            timeout_ms -= 20
+        return await job(word)
+
+    agent.job, agent.explain, agent.wait = job, explain, wait
+    done = grid("wait", "one")
+
+    assert done.stderr.count(f"one: {why}") == 1
 
 
 def test_who_waits_for_several_is_told_of_each(agent, grid):
