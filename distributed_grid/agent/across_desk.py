@@ -229,7 +229,7 @@ class AcrossDesk:
     def _is_told_unrooted(self, job: Job) -> bool:
         """Whether who would look after it next knows as well that others have its files."""
         across = self._node.across
-        is_told = across is None or across.guarding.is_told(job, self._desk.clock_ms())
+        is_told = across is None or across.guarding.is_spread(job, self._desk.clock_ms())
         return is_told and not job.rooted
 
     # Nodes

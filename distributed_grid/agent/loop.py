@@ -217,7 +217,7 @@ class Agent:
             made.pack_files = self._luggage.setting_out.pack
             made.hand_out_files = self._luggage.handing_out.bring
             made.kept_files = self._luggage.runner.kept
-            made.bytes_left = self._luggage.pinning.bytes_left
+            made.bytes_left = self._luggage.pinning.bytes_to_spread
             made.hurry = self._luggage.transplanting.hurry
         return made
 

@@ -216,6 +216,16 @@ class Pinning:
         name = ManifestId(ship.manifest)
         return any(self._shipping.is_safe(name, one) for one in job.guardians)
 
+    def bytes_to_spread(self, job: Job) -> int:
+        """The same, not counting where it runs: that machine may be lost with this one."""
+        hosts = {attempt.host for attempt in job.live_attempts}
+        ship = job.spec.ship
+        if ship is None or self.bytes_left(job) or self._guardian(job, ship) in {None, *hosts}:
+            return self.bytes_left(job)
+        name = ManifestId(ship.manifest)
+        kept = any(self._shipping.is_safe(name, one) for one in job.guardians if one not in hosts)
+        return 0 if kept else ship.size_bytes
+
     def bytes_left(self, job: Job) -> int:
         """How much of its files is on this machine only."""
         ship = job.spec.ship

@@ -70,6 +70,11 @@ class Guarding:
         """Whether a second disk, if there is any, has all that is known of a job of this node."""
         return self.is_confirmed(job.spec.id, Fence(job.epoch, job.seq), now_ms)
 
+    def is_spread(self, job: Job, now_ms: int) -> bool:
+        """The same of a disk that is not lost with those where it runs, if there is any."""
+        own, hosts = self.holders.own.get(job.spec.id), {one.host for one in job.live_attempts}
+        return own is None or self.holders.is_spread(own, hosts, now_ms)
+
     def is_cleared(self, job: JobId) -> bool:
         """Whether a job of this node may be placed."""
         return self._meeting.is_cleared(job)

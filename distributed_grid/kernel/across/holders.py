@@ -7,6 +7,7 @@ the newest follows; nobody is told to drop a record before all on a full list ha
 """
 
 from collections import deque
+from collections.abc import Collection
 from typing import Final
 
 from distributed_grid.kernel.across.auditing import Audits
@@ -57,6 +58,15 @@ class Holders:
     def is_confirmed(self, own: Own, version: Fence, now_ms: int) -> bool:
         """Whether a disk besides this one has that version; alone, this one is enough."""
         return self._is_alone(own, now_ms) or any(has >= version for has in own.durable.values())
+
+    def is_spread(self, own: Own, hosts: Collection[NodeId], now_ms: int) -> bool:
+        """Whether the newest version is on such a disk that is not lost with those where it runs.
+
+        Where there is no other, one of those will do.
+        """
+        others = [n for n in own.listed if n not in hosts and self._verdicts.sees(n)]
+        is_there = not others or any(own.has(node) >= own.version for node in others)
+        return is_there and self.is_confirmed(own, own.version, now_ms)
 
     def _is_alone(self, own: Own, now_ms: int) -> bool:
         """Whether nobody lives who could hold it; soon after a start that is not known yet."""

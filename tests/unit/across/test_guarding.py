@@ -7,6 +7,7 @@ from distributed_grid.kernel.across import shelf as shelf_module
 from distributed_grid.kernel.across.record_bytes import encode
 from distributed_grid.kernel.across.record_parts import encode as encode_part
 from distributed_grid.kernel.across.record_parts import fields_of
+from distributed_grid.kernel.jobs import Attempt
 from distributed_grid.kernel.ready import Ready
 from distributed_grid.model.across import Epoch, Origin
 from distributed_grid.model.ids import JobId, job_id_of
@@ -70,6 +71,33 @@ def test_a_change_is_confirmed_by_one_holder_more():
 
     assert mesh[1].guarding.is_confirmed(job, version, mesh.now_ms)
     assert not mesh[1].guarding.is_confirmed(job_id_of("unknown"), version, mesh.now_ms)
+
+
+def test_what_is_lost_with_where_it_runs_is_not_spread_while_others_could_hold_it():
+    mesh = Mesh()
+    job_id = mesh.submit(1)
+    mesh.settle()
+    first, *others = listed(mesh)
+    job = mesh[1].jobs[job_id]
+    job.attempts = [Attempt(number=1, lease="l", host=node(first), node="x", granted_ms=1)]
+    mesh.lost = lambda _sender, to, message: isinstance(message, Copy) and to != node(first)
+    mesh.change(1, job_id)
+    mesh.settle()
+    guarding = mesh[1].guarding
+    assert guarding.is_told(job, mesh.now_ms)
+    assert not guarding.is_spread(job, mesh.now_ms)
+
+    mesh.lost = lambda *_: False
+    mesh.pass_ms(2_000)
+    mesh.settle()
+    assert guarding.is_spread(job, mesh.now_ms)
+    mesh.change(1, job_id)
+    assert not guarding.is_spread(job, mesh.now_ms)
+    for other in others:
+        mesh.crash(other)
+    mesh.look()
+    mesh.settle()
+    assert guarding.is_spread(job, mesh.now_ms), "nobody else is there"
 
 
 def test_alone_the_own_disk_is_enough():

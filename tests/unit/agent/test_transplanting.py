@@ -271,6 +271,28 @@ def test_the_copy_is_not_where_it_runs_if_there_is_another(lab, tree):
     lab(test)
 
 
+def test_who_is_lost_with_what_it_runs_keeps_nothing_for_it_if_there_is_another(lab, tree):
+    async def test(lab):
+        [job] = await lab.submit(lab.a_spec(tree))
+        assert await lab.transplanting.hurry(job) == ""
+        await lab.copied()
+        assert await lab.transplanting.hurry(job) == ""
+        [attempt] = job.live_attempts
+        attempt.host = lab.host.me
+        assert lab.pinning.bytes_to_spread(job) == lab.pinning.bytes_left(job) == 0
+        there = lab.home.node.across.peers
+        third = msgspec.structs.replace(there[lab.host.me], id="f" * 64)
+        lab.home.node.across.peers = {**there, third.id: third}
+        job.guardians = (lab.host.me, third.id)
+
+        assert lab.pinning.bytes_left(job) == 0
+        assert lab.pinning.bytes_to_spread(job) == job.spec.ship.size_bytes
+        attempt.host = ""
+        assert lab.pinning.bytes_to_spread(job) == 0
+
+    lab(test)
+
+
 def test_a_small_one_is_elsewhere_before_its_job_is_acknowledged(lab, tree):
     async def test(lab):
         [job] = await lab.submit(lab.a_spec(tree))
