@@ -131,6 +131,7 @@ class Hosting:
             home=peer.id, epoch=asked.epoch, number=asked.number, spec=spec, asked=asked.spec,
             leases=asked.leases, until_ms=now_ms + ENTRY_MS, may_evict=entry.may_evict,
         )  # fmt: skip
+        self._has_news(asked.job, self._waits[name], now_ms, ready)
         self._unanswered[name] = None
         self._host.enter(entry)
 
@@ -278,7 +279,16 @@ class Hosting:
             slots=self._slots(waits.spec),
         )
         # At once: an offer is not written down, and whoever comes with a forgotten one is told so.
-        ready.ask.append((waits.home, word))
+        line = ready.send if self._has_news(job, waits, now_ms, ready) else ready.ask
+        line.append((waits.home, word))
+
+    def _has_news(self, job: JobId, waits: Wait, now_ms: int, ready: Ready) -> bool:
+        """Whether an attempt is here that its home may think is lost: then it hears of that first.
+
+        Of an array it has many at a time, and a gang begins as a whole.
+        """
+        is_single = waits.asked.array is None and waits.asked.gang == 1
+        return is_single and self.reporting.tell_first(job, waits.home, now_ms, ready)
 
     # Time
 

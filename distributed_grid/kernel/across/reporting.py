@@ -66,6 +66,17 @@ class Reporting:
         guest.confirmed = 0
         self.reported(guest, now_ms)
 
+    def tell_first(self, job: JobId, peer: NodeId, now_ms: int, ready: Ready) -> bool:
+        """Tell a home that asks for a new attempt of those it has here, should it not know them.
+
+        Whether there are any.
+        """
+        untold = [one for one in self.guests_of(job) if self.is_told(peer, one)]
+        for guest in untold:
+            self.reported(guest, now_ms)
+            self._tell(guest.spec.id, now_ms, ready)
+        return bool(untold)
+
     def confirmed(self, peer: NodeId, word: Confirmed, ready: Ready) -> None:
         """So many ends are safe at home."""
         guest = self.guest(word.lease)

@@ -1,7 +1,12 @@
 """A loss that turns out to be none does not count: a bad network uses up nobody's patience."""
 
+from collections import deque
+
+import pytest
+
 from distributed_grid.model.job import Where
-from distributed_grid.wire.across import Reserve
+from distributed_grid.wire.across import Poll, Report, Reserve
+from distributed_grid.wire.job_lane import decode
 from distributed_grid.wire.keeper import Run
 from tests.across_world import Neighbour, Room
 from tests.node_world import a_job, fill, told
@@ -59,6 +64,29 @@ def test_who_comes_back_is_heard_before_anybody_is_asked_for_another_try():
     room.pass_time(2_000)
 
     assert room[0].state(job) == "succeeded"
+    assert [run.attempt for run in told(room[1], Run)] == [first.id]
+
+
+@pytest.mark.parametrize("is_over", [True, False])
+def test_who_is_asked_for_room_tells_first_of_an_attempt_that_it_has(is_over):
+    """The question what became of it was lost, as the link was gone when it was asked."""
+    room = Room(2)
+    job = a_job("job", require=ONLY_THERE)
+    room[0].submit(job)
+    room.settle()
+    first = room[0].job(job).live_attempts[0]
+    part(room, room[1])
+    if is_over:
+        room[1].keeper.end_one(first.id, 0)
+    room.settle()
+    room.cut.clear()
+    room.dead.clear()
+    for node in room.nodes:
+        node.look()
+    room.post = deque(one for one in room.post if not isinstance(decode(one[2]), Poll | Report))
+    room.pass_time(3_000)
+
+    assert room[0].state(job) == ("succeeded" if is_over else "running")
     assert [run.attempt for run in told(room[1], Run)] == [first.id]
 
 
