@@ -122,7 +122,26 @@ def attempt_of(job: Job, index: int, number: int = 0) -> Attempt | None:
         last = max((one.number for one in job.attempts), default=0)
         tries = [one for one in job.attempts if (one.number, one.rank) == (last, max(index, 0))]
     telling = job.telling_attempt
-    return telling if telling in tries else tries[-1] if tries else None
+    return telling if telling in tries else tries[-1] if tries else _forgotten(job, index)
+
+
+def _forgotten(job: Job, index: int) -> Attempt | None:
+    """Who ran an index elsewhere, of which no attempt is kept any more."""
+    if job.progress is None or job.spec.array is None or index not in job.spec.array.indices:
+        return None
+    one = job.progress.forgotten(job.spec.array.indices.index(index))
+    if one is None or (host := job.progress.hosts[one.host]) == HERE:
+        return None
+    return Attempt(
+        number=one.number,
+        lease=one.lease,
+        host=host,
+        node=host[:12],
+        granted_ms=0,
+        started_ms=0,
+        state="ended",
+        indices=(index,),
+    )
 
 
 def _kept_of(job: Job) -> list[tuple[int, int]]:

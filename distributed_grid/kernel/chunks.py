@@ -1,9 +1,10 @@
-"""How many indices of an array go out with one lease.
+"""How many indices of an array go out with one lease, and how they are written down.
 
-Lives here: the size of a chunk. Short processes go out in large chunks, so that nobody has to be
+Lives here: the size of a chunk, its ranges. Short processes go out in large chunks, so that nobody has to be
 asked between them; long ones alone, so that no slot idles while another has a queue.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 CHUNK_MAX: Final = 256  # As many as one lease may carry on the wire.
@@ -22,3 +23,14 @@ def chunk_size(*, pending: int, slots: int, mean_us: int) -> int:
 def smoothed_us(mean_us: int, took_us: int) -> int:
     """The mean duration with one more observation; recent ones count most."""
     return took_us if mean_us == 0 else (7 * mean_us + took_us) // 8
+
+
+def ranges_of(positions: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """Positions as ranges, in their order."""
+    ranges: list[tuple[int, int]] = []
+    for at in positions:
+        if ranges and ranges[-1][1] == at:
+            ranges[-1] = (ranges[-1][0], at + 1)
+        else:
+            ranges.append((at, at + 1))
+    return tuple(ranges)

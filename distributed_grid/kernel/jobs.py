@@ -7,11 +7,13 @@ of a partition (`correct`); its story says how it came there.
 """
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Final, Literal
 
 import msgspec
 
 from distributed_grid.errors import GridError
+from distributed_grid.kernel.chunks import ranges_of
 from distributed_grid.model.across import HERE, Epoch, Fence, GangGo
 from distributed_grid.model.ids import JobId, NodeId
 from distributed_grid.model.job import Array, JobSpec
@@ -35,6 +37,7 @@ ATTEMPTS_KEPT: Final = 20  # Of one job; an array's chunks would otherwise be th
 SAVED_KEPT: Final = 2  # States of one job: the last, and the one before should that be gone.
 WHYS_KEPT: Final = 100  # Of the failed indices of an array: as many as are shown.
 WHY_CHARACTERS: Final = 120  # More is a story; the record has the first of each.
+WROTE_KEPT: Final = 2_000  # Chunks of an array: 80 KiB in its record.
 OUTPUTS_KEPT: Final = 256  # Of an array: 16 KiB in its record, which is saved with each chunk.
 
 PENDING, RUNNING, SUCCEEDED, FAILED, CANCELLED = range(5)  # Of one index of an array.
@@ -53,6 +56,16 @@ class IllegalMove(GridError):
         )
 
 
+class Wrote(msgspec.Struct, frozen=True, array_like=True):
+    """Who ran some positions of an array; it is asked for what they wrote."""
+
+    start: int
+    stop: int  # Excluded.
+    host: int  # Its place among the hosts.
+    lease: str  # What they are called there.
+    number: int  # Of the attempt.
+
+
 class Progress(msgspec.Struct, kw_only=True):
     """What became of every index of an array, one byte each."""
 
@@ -63,6 +76,8 @@ class Progress(msgspec.Struct, kw_only=True):
     mean_us: int = 0  # Of one index, smoothed; 0: none has ended yet.
     whys: dict[int, str] = {}  # Position -> what was noted, of the first failed ones.
     again: dict[int, int] = {}  # Position -> not tried again before this moment, in ms.
+    hosts: list[NodeId] = []  # Where chunks ran whose attempts are forgotten,
+    wrote: list[Wrote] = []  # and what each ran there, the newest last.
 
     @staticmethod
     def of(array: Array) -> "Progress":
@@ -84,6 +99,22 @@ class Progress(msgspec.Struct, kw_only=True):
         self.states[position], self.codes[position] = FAILED, code
         if why and len(self.whys) < WHYS_KEPT:
             self.whys[position] = why[:WHY_CHARACTERS]
+
+    def remember(
+        self, ranges: Iterable[tuple[int, int]], host: NodeId, lease: str, number: int
+    ) -> None:
+        """Who ran these, before the attempt is forgotten; if all ran here, nobody need be asked."""
+        if host == HERE and not self.hosts:
+            return
+        if host not in self.hosts:
+            self.hosts.append(host)
+        at = self.hosts.index(host)
+        self.wrote += [Wrote(start, stop, at, lease, number) for start, stop in ranges]
+        del self.wrote[:-WROTE_KEPT]
+
+    def forgotten(self, position: int) -> Wrote | None:
+        """Who ran this one last, of those who are forgotten; None: nobody is known."""
+        return next((one for one in self.wrote[::-1] if one.start <= position < one.stop), None)
 
     @property
     def is_done(self) -> bool:
@@ -267,3 +298,10 @@ class Job(msgspec.Struct, kw_only=True):
         ]
         for attempt in ended[: max(0, len(self.attempts) - ATTEMPTS_KEPT)]:
             self.attempts.remove(attempt)
+            if self.progress is not None and self.spec.array is not None:
+                places = map(
+                    self.spec.array.indices.index, attempt.indices[: attempt.ended_indices]
+                )
+                self.progress.remember(
+                    ranges_of(list(places)), attempt.host, attempt.lease, attempt.number
+                )

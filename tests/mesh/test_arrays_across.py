@@ -1,5 +1,7 @@
 """Arrays, tries and clean goodbyes over several machines."""
 
+import json
+
 import pytest
 
 from tests.mesh_jobs import PLAIN, job, over, submitted
@@ -100,3 +102,33 @@ def test_files_of_what_ran_elsewhere_are_written_where_it_was_submitted(lab, tmp
     found = {path.name: path.read_text() for path in (tmp_path / "logs").iterdir()}
 
     assert found == {str(index): f"told {index}\n" for index in range(1, 41)}
+
+
+def test_what_each_of_many_indices_wrote_is_found_on_whichever_machine_ran_it(lab):
+    desk, attic, barn = lab.members
+    script = "echo told $GRID_ARRAY_INDEX by $GRID_NODE; test $GRID_ARRAY_INDEX != 3"
+    array = submitted(desk, "--array", "0-299", "--", "sh", "-c", script)
+    assert over(desk, array) == {"failed"}
+    assert job(desk, array)["array"]["failed"] == 1
+    by_index = {}
+    for told in json.loads(attic.says("logs", array, "--all", "--json")):
+        assert told["stdout"].startswith(f"told {told['index']} by ")
+        by_index[told["index"]] = told["stdout"].split()[-1]
+    by_whom = {
+        node: [at for at, by in by_index.items() if by == node]
+        for node in ("desk", "attic", "barn")
+    }
+
+    assert sorted(by_index) == [*range(300)]
+    assert len(by_whom["desk"]) > 30
+    assert sum(map(len, by_whom.values())) - len(by_whom["desk"]) > 30
+    assert "told 3 by" in attic.says("logs", array)
+
+    copies = desk.home / "jobs" / array
+    elsewhere = by_index[3] != "desk"
+    awaited(lambda: len(list(copies.glob("copy.*"))) == elsewhere, lambda: list(copies.glob("*")))
+    desk.says("down")
+    desk.up()  # It is not forgotten over a start either.
+    some = next(at for at, by in by_index.items() if by != "desk")
+    assert desk.says("logs", array, "--index", str(some)) == f"told {some} by {by_index[some]}\n"
+    awaited(lambda: attic.health()["desk"] == barn.health()["desk"] == "alive")

@@ -18,8 +18,9 @@ from distributed_grid.kernel.across.record_parts import (
     result_of,
     standing_of,
 )
-from distributed_grid.kernel.across.record_runs import ranges_of, states_of
+from distributed_grid.kernel.across.record_runs import states_of
 from distributed_grid.kernel.across.record_writing import STATES
+from distributed_grid.kernel.chunks import ranges_of
 from distributed_grid.kernel.jobs import Attempt, Job, Progress
 from distributed_grid.model.job import Array
 from distributed_grid.wire.api import StoryLine
@@ -69,6 +70,10 @@ def job_of(record: JobRecord) -> Job:
             mean_us=standing.mean_us,
             whys=dict(standing.whys),
         )
+        for run in filter(lambda one: one.attempt, record.runs):
+            was_home = run.node == run.epoch.node  # There it is called as the job, no guest.
+            called = record.job if was_home else run.attempt
+            job.progress.remember([(run.start, run.stop)], run.node, called, run.number)
     if record.results:
         best = result_of(record.results[0])
         job.exit_code, job.reason, job.ended_ms = best.exit_code, best.reason, best.ended_ms

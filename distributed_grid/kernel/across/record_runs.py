@@ -7,7 +7,7 @@ is pending. Joining takes the greater fate of each index, so the order of joinin
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Final
 
@@ -84,17 +84,6 @@ def states_of(runs: Runs, size: int, running: Iterable[tuple[int, int]]) -> byte
     for run in runs:
         states[run.start : run.stop] = bytes([_STATES[run.fate]]) * (run.stop - run.start)
     return states
-
-
-def ranges_of(positions: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """Positions as ranges, in their order."""
-    ranges: list[tuple[int, int]] = []
-    for at in positions:
-        if ranges and ranges[-1][1] == at:
-            ranges[-1] = (ranges[-1][0], at + 1)
-        else:
-            ranges.append((at, at + 1))
-    return tuple(ranges)
 
 
 def covers(runs: Runs, ranges: Iterable[tuple[int, int]]) -> bool:

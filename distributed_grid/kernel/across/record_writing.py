@@ -25,11 +25,11 @@ from distributed_grid.kernel.across.record_runs import (
     Runs,
     covers,
     joined_runs,
-    ranges_of,
     runs_of,
     runs_of_attempt,
 )
 from distributed_grid.kernel.across.travelling import certified, travelling
+from distributed_grid.kernel.chunks import ranges_of
 from distributed_grid.kernel.jobs import Attempt, Job
 from distributed_grid.model.across import Fence
 from distributed_grid.model.job import Array

@@ -386,6 +386,11 @@ def test_who_ran_an_index_is_kept_when_the_home_has_forgotten_it():
     assert {run.node for run in record.runs} == {HOME}
     assert not record.attempts, "of decided chunks nothing is left to ask"
 
+    again = job_of(record)
+    told = [again.progress.forgotten(at) for at in range(30)]
+    assert [again.progress.hosts[one.host] for one in told] == [HOME] * 30
+    assert {one.lease for one in told} == {job.spec.id}, "at its home it was no guest"
+
 
 def test_an_index_that_failed_first_belongs_to_the_attempt_that_decided_it():
     world, job = an_array(stop=1, retries=1)

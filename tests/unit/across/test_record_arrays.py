@@ -5,7 +5,7 @@ from distributed_grid.kernel.across.record_jobs import job_of
 from distributed_grid.kernel.across.record_writing import record_of
 from distributed_grid.model.job import Array
 from tests.node_world import a_job
-from tests.unit.across.test_record import FIRST, a_home
+from tests.unit.across.test_record import FIRST, OTHER, a_home
 
 
 def test_a_successor_knows_the_indices_of_a_list_and_why_some_failed():
@@ -20,3 +20,16 @@ def test_a_successor_knows_the_indices_of_a_list_and_why_some_failed():
     assert list(again.spec.array.indices) == [27, 60, 61, 62]
     assert again.attempts[0].indices[0] == 27
     assert (again.progress.codes, again.progress.whys) == ({0: 9}, {0: "killed: out of memory"})
+
+
+def test_a_successor_knows_as_what_guest_an_index_ran_elsewhere():
+    array = a_job("array", array=Array(start=0, stop=2, width=1))
+    world, (job,) = a_home(array)
+    world.end(job.spec, 0)
+    job.attempts[0].host = OTHER
+    record = record_of(job, FIRST)
+    again = job_of(record)
+    told = again.progress.forgotten(0)
+
+    assert (again.progress.hosts[told.host], told.lease) == (OTHER, job.attempts[0].lease)
+    assert again.progress.forgotten(1) is None
