@@ -6,6 +6,7 @@ What cannot be found out is not said: the job is what counts.
 
 import os
 import re
+import shlex
 from typing import Final
 
 from distributed_grid.cli.tell import tell
@@ -16,9 +17,14 @@ from distributed_grid.errors import GridError, shown
 from distributed_grid.wire.api import JobView
 
 NOT_FOUND: Final = 127
+_SENDS: Final = "grid run --dry-run shows what travels, --ship"
 SAID_BYTES_MAX: Final = 1 << 16  # Then all of it is forgotten, and said once more.
 # As a traceback ends, and what `python -m` says.
 _MODULE: Final = re.compile(rb"(?:NotFoundError|python[^\n]*): No module named '?([\w.]+)'?\s*\Z")
+# Words of a line in which a program says that a file is not there; some stand in quotes.
+_NO_FILE: Final = re.compile(rb"no such file|not found|cannot open|does not exist", re.IGNORECASE)
+_WORDS: Final = re.compile(r"'([^']+)'|\"([^\"]+)\"|([^\s:,;'\"()]+)")
+ENDS_BYTES: Final = 4_096  # The end of what it wrote tells why it ended.
 _SIGNS: Final = re.compile(r"[\s&|;<>$*]")  # Of a shell, in what should be one word.
 
 
@@ -48,8 +54,7 @@ def _unfound(job: JobView) -> str:
     if "/" not in program or program.startswith("/"):
         return f"where {program} was not found; install it there, or --avoid {node}"
     if os.path.exists(os.path.join(job.cwd, program)):  # noqa: PTH110, PTH118
-        sends = f"grid run --dry-run shows what travels, --ship {program} sends it"
-        return f"where there is no {program}; {sends}"
+        return f"where there is no {program}; {_SENDS} {program} sends it"
     return f"and there is no {program} here either"
 
 
@@ -58,17 +63,31 @@ def _lacking(agent: Caller, job: JobView) -> str:
     node = job.attempts[-1].node
     if job.exit_code == NOT_FOUND:
         return f"where a command of it was not found; install it there, or --avoid {node}"
-    if not any("python" in word for word in job.argv):
-        return ""
     index = job.array.failed_indices[0][0] if job.array and job.array.failed_indices else None
     written = agent.run(calls.logs(f"id:{job.id}", stream="stderr", index=index))
-    if (found := _MODULE.search(written[-1_000:])) is None:
-        return ""
+    is_python_said = any("python" in word for word in job.argv)
+    found = _MODULE.search(written[-1_000:]) if is_python_said else None
+    if found is None:
+        return _left_out(job, written[-ENDS_BYTES:])
     module = found[1].decode()
     top = os.path.join(job.cwd, module.partition(".")[0])  # noqa: PTH118
     if os.path.isdir(top) or os.path.isfile(f"{top}.py"):  # noqa: PTH112, PTH113
-        return f"where there is no {module}; grid run --dry-run shows what travels, --ship sends it"
+        return f"where there is no {module}; {_SENDS} sends it"
     return f"where Python has no module {module}; {_remedy(job, module)}"
+
+
+def _left_out(job: JobView, written: bytes) -> str:
+    """Of a program that did not find a file that is here, in the directory of the job."""
+    for line in filter(_NO_FILE.search, reversed(written.splitlines())):
+        for words in _WORDS.findall(line.decode(errors="replace")):
+            path = os.path.normpath(os.path.join(job.cwd, "".join(words)))  # noqa: PTH118
+            if not path.startswith(f"{job.cwd}/") or not os.path.exists(path):  # noqa: PTH110
+                continue
+            file = shlex.quote(os.path.relpath(path, job.cwd))
+            if os.path.realpath(path).startswith(f"{os.path.realpath(job.cwd)}/"):
+                return f"where there is no {file}; {_SENDS} {file} sends it"
+            return f"where there is no {file}: links that lead outside stay here; copy it in"
+    return ""
 
 
 def environment(agent: Caller, job: JobView, data_dir: str | None) -> None:

@@ -102,9 +102,11 @@ def _show_queue(queue: Queue, *, as_json: bool) -> None:
         return
     from distributed_grid.cli import render
 
-    columns = ["#", "id", "name", "priority", "user", "project", "share#", "waited#", "waits for"]
+    columns = ["##", "id", "name", "priority", "user", "project", "share#", "waited#", "waits for"]
     rows = [_queue_row(entry) for entry in queue.entries]
-    render.out().print(render.table("", columns, rows))
+    cut, spare = ("waits for", "name", "priority"), ("project", "share#", "user", "waited#")
+    table = render.table("", columns, rows, cut=cut, spare=spare)
+    render.out().print(table)
     if queue.total > len(queue.entries):
         click.echo(f"grid: {queue.total} wait; see --limit", err=True)
 
@@ -152,7 +154,8 @@ def _table(page: Jobs) -> Any:
     if is_alone and len({job.node for job in page.jobs if job.node}) <= 1:  # Nothing to tell.
         at = columns.index("node")
         columns, rows = [*columns[:at], *columns[at + 1 :]], [[*r[:at], *r[at + 1 :]] for r in rows]
-    return render.table("", columns, rows)
+    cut, spare = ("command", "name", "state", "node"), ("cores#", "submitted", "exit#", "ran#")
+    return render.table("", columns, rows, cut=cut, spare=spare)
 
 
 def _row(job: JobView) -> list[Any]:

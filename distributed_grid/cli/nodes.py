@@ -23,6 +23,10 @@ REFRESH_S: Final = 1.0
 NAMED_MAX: Final = 8  # In a line about whose machines these are.
 COLUMNS: Final = ("name", "person", "roles", "class", "health", "cores#", "memory#", "GPUs", "load#", "jobs#",
                   "path", "latency#", "version", "checked", "note")  # fmt: skip
+# On a narrow terminal: cut there, and then left out in this order.
+CUT: Final = ("path", "health", "note", "GPUs")
+SPARE: Final = ("checked", "version", "roles", "class", "load#", "latency#", "path", "person",
+                "memory#")  # fmt: skip
 OPTIONAL: Final = ("person", "GPUs", "note")  # Left out where nobody has any.
 _COLOURS: Final = {"alive": "green", "suspect": "yellow", "dead": "red", "down": "dim",
                    "left": "dim"}  # fmt: skip
@@ -84,7 +88,7 @@ def _table(found: Nodes) -> Any:
         if name not in OPTIONAL or any(str(row[column]) for row in rows)
     ]
     shown = [[row[column] for column in kept] for row in rows]
-    return render.table("", [COLUMNS[column] for column in kept], shown)
+    return render.table("", [COLUMNS[column] for column in kept], shown, cut=CUT, spare=SPARE)
 
 
 def ownership(found: Nodes) -> str:

@@ -114,6 +114,7 @@ def _run(told: Told) -> int:
             if taken.bytes_left or told.wait_safe or (taken.is_only_here and told.detach):
                 _keep_on(agent, spec, taken, interrupts, waits=told.wait_safe)
             codes = [_watched(agent, one, told, interrupts) for one in specs]
+            _tell_unread()
             return codes[0]
         except foreground.Left as left:
             return left.code
@@ -231,6 +232,21 @@ def _watched(agent: Caller, spec: JobSpec, told: Told, interrupts: Interrupts) -
     else:
         view = foreground.watch(agent, spec.id, spec.name, interrupts)
     return _hinted(agent, view, told, foreground.finish(view))
+
+
+def _tell_unread() -> None:
+    """Say that nobody has read what was sent to our stdin; asked at the end, when it has come."""
+    import fcntl
+    import termios
+
+    try:
+        left = fcntl.ioctl(0, termios.FIONREAD, bytes(4))  # Of a file, too; /dev/null has none.
+    except OSError:
+        return
+    if any(left) and not os.isatty(0):
+        tell(
+            "grid: stdin was not passed on: a job has none. Write it to a file that the job reads."
+        )
 
 
 def _hinted(agent: Caller, view: JobView, told: Told, code: int) -> int:

@@ -116,7 +116,8 @@ def _allocation_row(one: AllocationView, node: str) -> list[str]:
 def _print(title: str, columns: list[str], rows: list[list[str]]) -> None:
     from distributed_grid.cli import render
 
-    table: Any = render.table(title, columns, rows)
+    cut, spare = ("Available/Total", "Amount", "Request ID"), ("Expires",)
+    table: Any = render.table(title, columns, rows, cut=cut, spare=spare)
     render.out().print(table)
 
 

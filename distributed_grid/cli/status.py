@@ -78,7 +78,7 @@ def _show_mesh(mesh: Nodes) -> None:
     if not any(row[-1] for row in rows):
         columns, rows = columns[:-1], [row[:-1] for row in rows]
     click.echo()
-    render.out().print(render.table("", columns, rows))
+    render.out().print(render.table("", columns, rows, cut=("node", "note")))
 
 
 def _show(status: NodeStatus) -> None:

@@ -99,7 +99,9 @@ def listing(*, as_json: bool, data_dir: str | None) -> None:
     from distributed_grid.cli import render
 
     columns = ["id", "for", "role", "state", "uses#", "made", "expires", "used by"]
-    render.out().print(render.table("", columns, [_row(ticket) for ticket in found]))
+    rows = [_row(ticket) for ticket in found]
+    spare = ("made", "role", "used by")
+    render.out().print(render.table("", columns, rows, cut=("used by", "for"), spare=spare))
 
 
 @command.command("revoke")

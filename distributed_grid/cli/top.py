@@ -102,11 +102,15 @@ def _picture(seen: Seen) -> Any:
         "running#",
         "waiting#",
     ]
-    parts: list[Any] = [Text(_headline(seen), "bold"), render.table("", columns, map(_node, nodes))]
+    spare = ("load#", "busy#", "GPUs#", "memory#")
+    table = render.table("", columns, map(_node, nodes), cut=("node",), spare=spare)
+    parts: list[Any] = [Text(_headline(seen), "bold"), table]
     jobs = [*seen.running.jobs, *seen.waiting.jobs]
     if jobs:
         columns = ["id", "name", "state", "node", "user", "asks for", "ran#"]
-        parts.append(render.table("", columns, map(_job, jobs)))
+        least = ("ran#", "user", "node")
+        table = render.table("", columns, map(_job, jobs), cut=("name", "asks for"), spare=least)
+        parts.append(table)
     missing = sorted({*seen.running.missing, *seen.waiting.missing})
     if missing:
         parts.append(Text(f"no answer: {', '.join(missing)}", "yellow"))

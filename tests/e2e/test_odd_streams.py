@@ -145,3 +145,29 @@ def test_output_that_was_cut_is_told_on_stderr(grid, tmp_path):
 
     assert done.returncode == 0
     assert "output cut" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "is_told"),
+    [
+        ("echo data |", True),
+        ("true |", False),
+        ("", False),
+    ],
+)
+def test_what_comes_on_stdin_is_said_to_reach_no_job(agent, clean_env, given, is_told):
+    told = "grid: stdin was not passed on: a job has none. Write it to a file that the job reads.\n"
+    done = shell(f"{given} grid run -- wc -c", clean_env | agent)
+
+    assert (done.returncode, done.stdout) == (0, "0\n")
+    assert done.stderr == (told if is_told else "")
+
+
+def test_a_file_on_stdin_is_told_of_as_far_as_nobody_has_read_it(agent, clean_env, tmp_path):
+    (tmp_path / "data").write_text("one\ntwo\n")
+    whole = shell(f"grid run -- true < {tmp_path}/data", clean_env | agent)
+    read = shell(f"(cat > /dev/null; grid run -- true) < {tmp_path}/data", clean_env | agent)
+    closed = shell("grid run --detach --json -- true <&-", clean_env | agent)
+
+    assert "stdin was not passed on" in whole.stderr
+    assert (read.stderr, closed.stderr) == ("", "")

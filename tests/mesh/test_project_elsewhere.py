@@ -48,12 +48,18 @@ def test_what_is_missing_on_the_other_machine_is_told_with_its_name_and_a_remedy
     kept = run(desk, work, "./tool.sh")
     module = run(desk, work, "python3", "below/t.py")
     at_home = run(desk, work, "--node", "desk", "no-such-tool", "x")
+    (work / ".env").write_text("SECRET=1\n")
+    secret = run(desk, work, "cat", ".env")
+    shipped = run(desk, work, "--ship", ".env", "cat", ".env")
 
     assert (command.returncode, kept.returncode, module.returncode) == (127, 127, 1)
     assert "it ran on attic, where no-such-tool was not found; install it there" in command.stderr
     assert "it ran on attic, where there is no ./tool.sh; grid run --dry-run" in kept.stderr
     assert "it ran on attic, where Python has no module tiny; with tiny in" in module.stderr
     assert (at_home.returncode, "it ran on" in at_home.stderr) == (127, False)
+    assert "it ran on attic, where there is no .env; grid run --dry-run" in secret.stderr
+    assert "--ship .env sends it" in secret.stderr
+    assert (shipped.returncode, shipped.stdout) == (0, "SECRET=1\n")
 
 
 def test_how_to_build_an_environment_is_said_once_and_auto_builds_it_from_the_project(lab, work):

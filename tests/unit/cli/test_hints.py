@@ -166,3 +166,48 @@ def test_how_an_environment_is_built_elsewhere_is_said_once_for_a_project(
     data.joinpath("said").unlink()
     data.rmdir()
     assert told(there) == ""  # What cannot be remembered is not said again and again.
+
+
+@pytest.mark.parametrize(
+    ("written", "file"),
+    [
+        ("FileNotFoundError: [Errno 2] No such file or directory: 'data/in.csv'\n", "data/in.csv"),
+        ("cat: .env: No such file or directory\n", ".env"),
+        ("sh: 1: cannot open 'a b.txt': No such file\n", "'a b.txt'"),
+        ("Error: ENOENT: no such file or directory, open 'data/in.csv'\n", "data/in.csv"),
+        ("open {work}/data/in.csv: no such file or directory\n", "data/in.csv"),
+        ("cat: .env: No such file or directory\nmake: *** [all] Error 1\n", ".env"),
+        ("cat: gone.csv: No such file or directory\n", ""),
+        ("cat: /etc/passwd: No such file or directory\n", ""),
+        ("cat: .: No such file or directory\n", ""),
+        ("cat: .env: Permission denied\n", ""),
+        ("\udcff: No such file or directory\0\n", ""),
+    ],
+)
+def test_a_file_that_is_here_and_not_there_is_named_with_what_sends_it(
+    agent, canned, work, written, file
+):
+    (work / "data").mkdir()
+    for name in ("data/in.csv", ".env", "a b.txt"):
+        (work / name).touch()
+    job = failed(work, "./tool")
+    canned.views[job.id] = job
+    text = written.format(work=work).encode(errors="surrogateescape")
+    canned.write(job.name, text, stream="stderr")
+
+    sends = f"grid run --dry-run shows what travels, --ship {file} sends it"
+    told = f"it ran on attic, where there is no {file}; {sends}" if file else ""
+    assert hints.missing(agent, job) == told
+    assert hints.missing(agent, failed(work, "./tool", attempts=AT_HOME)) == ""
+
+
+def test_a_link_that_leads_outside_is_named_and_not_to_be_sent(agent, canned, work, tmp_path):
+    (tmp_path / "big.csv").touch()
+    (work / "data.csv").symlink_to(tmp_path / "big.csv")
+    job = failed(work, "cat", "data.csv")
+    canned.views[job.id] = job
+    canned.write(job.name, b"cat: data.csv: No such file or directory\n", stream="stderr")
+
+    assert hints.missing(agent, job) == (
+        "it ran on attic, where there is no data.csv: links that lead outside stay here; copy it in"
+    )
