@@ -1,7 +1,7 @@
 """How many indices of an array go out with one lease.
 
-Lives here: the size of a chunk, its ranges. Short processes go out in large chunks, so that nobody has to be
-asked between them; long ones alone, so that no slot idles while another has a queue.
+Lives here: the size of a chunk, its ranges. Short processes go out in large chunks, so that nobody
+has to be asked between them; long ones alone, so that no slot idles while another has a queue.
 """
 
 from collections.abc import Sequence
