@@ -47,10 +47,13 @@ class Neighbour(World):
         super().start_agent()
 
     def made(self, node) -> None:
-        node.join(self.me, senses=SENSES, rules_of=rules_of)
+        across = node.join(self.me, senses=SENSES, rules_of=rules_of)
+        across.guarding.shelf.read = self.saved_held.get
 
     def step(self, event) -> Ready:
         ready = super().step(event)
+        if self.node.across is not None:
+            self.node.across.guarding.shelf.saved(ready.save_held)
         self.node.check()
         self.happened += ready.happened
         for peer, message in [*ready.ask, *ready.send]:

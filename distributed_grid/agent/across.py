@@ -20,6 +20,7 @@ from distributed_grid.errors import UnknownName
 from distributed_grid.kernel.across.balancing import POWER
 from distributed_grid.kernel.across.machine import Across
 from distributed_grid.kernel.across.once import Senses
+from distributed_grid.kernel.across.shelf import ReadHeld
 from distributed_grid.kernel.node import Beat, Node, NodeEvent, Told, View
 from distributed_grid.kernel.placement import Rules
 from distributed_grid.kernel.placement.power import PowerPolicy
@@ -70,6 +71,7 @@ class AcrossSide:
         self._inbox: asyncio.Queue[tuple[NodeId, JobMessage]] = asyncio.Queue(INBOX_MAX)
         self._news = asyncio.Event()  # A copy was taken, or not.
         self.is_disk_full: Callable[[], bool] = lambda: False
+        self.read_held: ReadHeld = lambda _: None
         self.has_files = False  # Directories of jobs can be packed.
         self.on_question: Callable[[NodeId, QuestionMessage], None] = lambda _peer, _word: None
         self.on_report: Callable[[NodeId, Report], bool] = lambda _peer, _report: False
@@ -94,6 +96,7 @@ class AcrossSide:
         )
         across.holds.meeting = lambda: meeting_place(self._mesh)
         across.has_files = self.has_files
+        across.guarding.shelf.read = self.read_held
 
     async def look(self) -> None:
         """For ever: what changes in the mesh is shown to the kernel."""

@@ -8,7 +8,7 @@ What was cancelled before it was told to begin does not begin, however long a fu
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any, Final
 
 from distributed_grid.agent.records import writes_of
@@ -61,7 +61,7 @@ class Carrying:
         self.to_keeper = to_keeper
         self.to_peer: Callable[[NodeId, JobMessage], None] = lambda _peer, _message: None
         self.changed: Callable[[Iterable[JobId]], None] = lambda _jobs: None
-        self.held: Callable[[Iterable[JobId]], None] = lambda _jobs: None  # For other homes.
+        self.held: Callable[[Mapping[JobId, bytes | None]], None] = lambda _records: None
         self.trouble: StoreError | None = None  # While the store cannot write.
         self.ended: Counter[str] = Counter()  # Jobs, by how.
         self._tasks: asyncio.TaskGroup | None = None

@@ -7,7 +7,7 @@ Invariant: whatever happens passes through the kernel, and is carried out whole.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from functools import partial
 from typing import Final
 
@@ -28,7 +28,7 @@ from distributed_grid.agent.mesh_desk import MeshDesk
 from distributed_grid.agent.mesh_metrics import mesh_lines
 from distributed_grid.agent.metrics import metrics_text
 from distributed_grid.agent.pace import Rest
-from distributed_grid.agent.records import job_of, lease_of
+from distributed_grid.agent.records import Held, job_of, lease_of
 from distributed_grid.agent.sharing import NOWHERE, Sharing, Surroundings
 from distributed_grid.agent.submitting import Submitting
 from distributed_grid.agent.tails import TailKeeper
@@ -143,6 +143,7 @@ class Agent:
             carry_out=hands.carry_out,
         )
         across.is_disk_full = lambda: hands.trouble is not None or not self.store.has_room()
+        across.read_held = Held(self.store).__getitem__
         hands.to_peer = across.send
         if luggage is not None:
             luggage.plug(step=hands.hear, send=across.send)
@@ -166,7 +167,8 @@ class Agent:
             jobs,
             leases,
             remembered.meta,
-            held={JobId(job): record for job, record in remembered.held.items()},
+            held=Held(self.store, remembered.held),
+            senders={JobId(job): NodeId(sender) for job, sender in remembered.held.items()},
             now_ms=self._clock_ms(),
             away_ms=away_ms,
         )
@@ -239,9 +241,11 @@ class Agent:
         if self.tails is not None:
             self.tails.changed(jobs)
 
-    def _held(self, jobs: Iterable[JobId]) -> None:
+    def _held(self, records: Mapping[JobId, bytes | None]) -> None:
+        if self.node.across is not None:
+            self.node.across.guarding.shelf.saved(records)
         if self.tails is not None:
-            self.tails.held(jobs)
+            self.tails.held(records)
 
     def _me(self) -> NodeId:
         """This node in the mesh; in none it has no name."""

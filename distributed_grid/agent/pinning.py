@@ -21,6 +21,7 @@ from distributed_grid.edges.artifacts import CacheError
 from distributed_grid.kernel.across.record import JobRecord
 from distributed_grid.kernel.across.record_bytes import spec_of
 from distributed_grid.kernel.across.record_parts import note_of, standing_of
+from distributed_grid.kernel.across.shelf import Kept
 from distributed_grid.kernel.jobs import SAVED_KEPT, Job
 from distributed_grid.kernel.node import Node
 from distributed_grid.kernel.resuming import saved_by
@@ -54,7 +55,7 @@ class Pinning:
         self._reach = reach
         self._pinned: set[Pin] = set()
         self.rest: Rest = asyncio.sleep  # Between two looks.
-        self._held: dict[JobId, tuple[JobRecord, tuple[ManifestId, ...]]] = {}
+        self._held: dict[JobId, tuple[Kept, tuple[ManifestId, ...]]] = {}
         self._packed: dict[JobId, ManifestId] = {}  # Copied before the job's record names it.
         self._away: dict[NodeId, int] = {}  # Who is sent something and not there: looks since then.
 
@@ -140,14 +141,14 @@ class Pinning:
 
     def _of_others(self) -> Iterator[Pin]:
         """The files of jobs whose records are held here: this node may have to look after them."""
-        across = self._node.across
-        kept = across.guarding.shelf.unfinished if across is not None else {}
+        shelf = self._node.across.guarding.shelf if self._node.across is not None else None
+        kept = shelf.unfinished if shelf is not None else {}
         for gone in [job for job in self._held if job not in kept]:
             del self._held[gone]
         for job, one in kept.items():
             known = self._held.get(job)
-            if known is None or known[0] is not one.record:
-                known = self._held[job] = (one.record, _named(one.record))
+            if known is None or known[0] is not one:
+                known = self._held[job] = (one, _named(shelf.find(job) if shelf else None))
             for manifest in known[1]:
                 yield manifest, pin_of(job)
 
@@ -285,7 +286,9 @@ def _states_in(record: JobRecord) -> tuple[ManifestId, ...]:
     return tuple(ManifestId(saved) for _, _, saved in kept[-SAVED_KEPT:])
 
 
-def _named(record: JobRecord) -> tuple[ManifestId, ...]:
+def _named(record: JobRecord | None) -> tuple[ManifestId, ...]:
+    if record is None:
+        return ()
     try:
         named = manifests_of(spec_of(record)) if record.spec else ()
         ship = standing_of(record.standing).ship

@@ -3,6 +3,8 @@
 Lives here: records to bytes and back. Never here: when to write them (`carrying`).
 """
 
+from collections.abc import Iterable, Iterator, Mapping
+
 import msgspec
 
 from distributed_grid.edges.store import (
@@ -15,16 +17,39 @@ from distributed_grid.edges.store import (
     PutJob,
     PutLease,
     SetMeta,
+    Store,
+    StoreError,
     Write,
 )
 from distributed_grid.kernel.jobs import Job
 from distributed_grid.kernel.node import Node
 from distributed_grid.kernel.ready import Ready
+from distributed_grid.model.ids import JobId
 from distributed_grid.model.lease import Lease
 
 _encoder = msgspec.msgpack.Encoder()
 _job_decoder = msgspec.msgpack.Decoder(Job)
 _lease_decoder = msgspec.msgpack.Decoder(Lease)
+
+
+class Held(Mapping[JobId, bytes]):
+    """The records that are kept for other nodes, each read when it is asked for."""
+
+    def __init__(self, store: Store, jobs: Iterable[str] = ()) -> None:
+        self._store, self._jobs = store, tuple(JobId(job) for job in jobs)
+
+    def __getitem__(self, job: JobId) -> bytes:
+        """As the disk has it; empty: it has not, or cannot be read."""
+        try:
+            return self._store.held(job) or b""
+        except StoreError:
+            return b""
+
+    def __iter__(self) -> Iterator[JobId]:
+        return iter(self._jobs)
+
+    def __len__(self) -> int:
+        return len(self._jobs)
 
 
 def writes_of(ready: Ready, node: Node) -> list[Write]:
@@ -43,7 +68,7 @@ def writes_of(ready: Ready, node: Node) -> list[Write]:
         for name, value in node.newest(ready.save_meta).items()
     ]
     writes += [
-        DropHeld(job) if record is None else PutHeld(job, record)
+        DropHeld(job) if record is None else PutHeld(job, record, node.sender_of(job))
         for job, record in ready.save_held.items()
     ]
     return writes

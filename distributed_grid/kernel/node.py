@@ -13,6 +13,7 @@ import msgspec
 from distributed_grid.kernel.across.asking import RULES as RULES_OF_PLACEMENT
 from distributed_grid.kernel.across.asking import RulesOf
 from distributed_grid.kernel.across.binding import bind
+from distributed_grid.kernel.across.guarding import NO_SENDERS
 from distributed_grid.kernel.across.machine import Across
 from distributed_grid.kernel.across.once import Senses
 from distributed_grid.kernel.across.peers import Peers
@@ -258,6 +259,11 @@ class Node:
             for name, value in meta.items()
         }
 
+    def sender_of(self, job: JobId) -> NodeId:
+        """On whose account the record of another node's job is; empty: on nobody's."""
+        kept = self.across.guarding.shelf.kept(job) if self.across is not None else None
+        return kept.sender if kept is not None else NodeId("")
+
     def part(self, now_ms: int) -> Ready:
         """There are no other nodes any more: what ran there is lost, what waited for them not."""
         ready = Ready()
@@ -281,6 +287,7 @@ class Node:
         meta: Mapping[str, bytes] = MappingProxyType({}),
         *,
         held: Mapping[JobId, bytes] = MappingProxyType({}),
+        senders: Mapping[JobId, NodeId] = NO_SENDERS,
         now_ms: int = 0,
         away_ms: int = 0,
     ) -> None:
@@ -289,7 +296,7 @@ class Node:
         self._votes |= {name: body for name, body in meta.items() if name.startswith(PREFIX)}
         known = list(jobs)
         if self.across is not None:
-            self.across.restore(known, held, now_ms=now_ms, away_ms=away_ms)
+            self.across.restore(known, held, senders=senders, now_ms=now_ms, away_ms=away_ms)
         restore(self.coordinator, known, leases)
 
     def step(self, event: NodeEvent) -> Ready:

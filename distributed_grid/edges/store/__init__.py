@@ -86,6 +86,7 @@ class PutHeld(msgspec.Struct, frozen=True, tag="put-held"):
 
     id: str
     record: bytes
+    sender: str = ""  # On whose account it is.
 
 
 class DropHeld(msgspec.Struct, frozen=True, tag="drop-held"):
@@ -126,7 +127,7 @@ class Remembered(msgspec.Struct, frozen=True, kw_only=True):
     leases: dict[str, bytes]
     meta: dict[str, bytes]
     last_event: int  # The number of the newest event; 0: none.
-    held: dict[str, bytes] = {}  # Records of other nodes' jobs, by job.
+    held: dict[str, str] = {}  # Whose jobs' records are kept for other nodes: job and sender.
 
 
 EVERY_JOB: Final = JobFilter()
@@ -156,6 +157,10 @@ class Store(Protocol):
 
     async def load_all(self) -> Remembered:
         """What an agent needs at its start."""
+        ...
+
+    def held(self, job_id: str) -> bytes | None:
+        """A record that is kept for another node, at once; None: there is none."""
         ...
 
     async def job(self, job_id: str) -> JobRow | None:

@@ -51,12 +51,13 @@ class _Shelves:
         self.events: dict[int, bytes] = {}
         self.meta: dict[str, bytes] = {}
         self.held: dict[str, bytes] = {}
+        self.senders: dict[str, str] = {}
 
     def copy(self) -> "_Shelves":
         made = _Shelves()
         made.jobs, made.leases = dict(self.jobs), dict(self.leases)
         made.events, made.meta = dict(self.events), dict(self.meta)
-        made.held = dict(self.held)
+        made.held, made.senders = dict(self.held), dict(self.senders)
         return made
 
     @property
@@ -77,6 +78,7 @@ class _Shelves:
                 self.leases.pop(key, None)
             case DropHeld(key):
                 self.held.pop(key, None)
+                self.senders.pop(key, None)
             case DropMeta(key):
                 self.meta.pop(key, None)
 
@@ -92,8 +94,8 @@ class _Shelves:
                 self.leases[lease_id] = record
             case AddEvent(number, at_ms, record):
                 self.events[number] = _encode(Event(number, at_ms, record))
-            case PutHeld(held_id, record):
-                self.held[held_id] = record
+            case PutHeld(held_id, record, sender):
+                self.held[held_id], self.senders[held_id] = record, sender
             case DropJob() | DropLease() | DropHeld() | DropMeta():
                 self._drop(write)
             case SetMeta(key, value):
@@ -137,8 +139,12 @@ class MemoryStore:
             leases=dict(shelves.leases),
             meta=dict(shelves.meta),
             last_event=max(shelves.events, default=0),
-            held=dict(shelves.held),
+            held=dict(shelves.senders),
         )
+
+    def held(self, job_id: str) -> bytes | None:
+        """A record that is kept for another node, at once; None: there is none."""
+        return self._open().held.get(job_id)
 
     async def job(self, job_id: str) -> JobRow | None:
         """One job."""

@@ -37,6 +37,9 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     (  # 3: records of jobs that are kept for other nodes.
         "CREATE TABLE held (id TEXT PRIMARY KEY, record BLOB NOT NULL)",
     ),
+    (  # 4: and from which node each came.
+        "ALTER TABLE held ADD COLUMN sender TEXT NOT NULL DEFAULT ''",
+    ),
 )
 VERSION: Final = len(MIGRATIONS)
 

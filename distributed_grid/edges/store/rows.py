@@ -82,8 +82,9 @@ def _statement(write: Write) -> tuple[str, tuple[Any, ...]]:
                 "INSERT OR REPLACE INTO events (number, at_ms, record) VALUES (?, ?, ?)",
                 (number, at_ms, record),
             )
-        case PutHeld(job_id, record):
-            return "INSERT OR REPLACE INTO held (id, record) VALUES (?, ?)", (job_id, record)
+        case PutHeld():
+            put = "INSERT OR REPLACE INTO held (id, record, sender) VALUES (?, ?, ?)"
+            return put, msgspec.structs.astuple(write)
         case DropJob() | DropLease() | DropHeld() | DropMeta():
             return _DROPS[type(write)], msgspec.structs.astuple(write)
         case SetMeta(key, value):
@@ -108,11 +109,17 @@ def load_all(connection: sqlite3.Connection) -> Remembered:
             leases=dict(connection.execute("SELECT id, record FROM leases")),
             meta=dict(connection.execute("SELECT key, value FROM meta")),
             last_event=last_event or 0,
-            held=dict(connection.execute("SELECT id, record FROM held")),
+            held=dict(connection.execute("SELECT id, sender FROM held")),
         )
     finally:
         if connection.in_transaction:  # An error may have ended it.
             connection.execute("ROLLBACK")
+
+
+def held(connection: sqlite3.Connection, job_id: str) -> bytes | None:
+    """A record that is kept for another node."""
+    found = connection.execute("SELECT record FROM held WHERE id = ?", (job_id,)).fetchone()
+    return None if found is None else bytes(found[0])
 
 
 def job(connection: sqlite3.Connection, job_id: str) -> JobRow | None:

@@ -68,6 +68,7 @@ class SqliteStore:
         self.file = file
         self._writer = _opened(file)
         self._reader = _connected(file)
+        self._at_once = _connected(file)  # For what the loop itself reads.
         self._pending: list[_Batch] = []  # Not handed to a writer yet; the loop's alone.
         self._handing: asyncio.Handle | None = None  # When they will be,
         self._handing_at_s = 0.0  # by the loop's clock.
@@ -132,6 +133,13 @@ class SqliteStore:
         """What an agent needs at its start."""
         return await self._read(rows.load_all)
 
+    def held(self, job_id: str) -> bytes | None:
+        """A record that is kept for another node, at once; None: there is none."""
+        try:
+            return rows.held(self._at_once, job_id)
+        except sqlite3.Error as error:
+            raise _meaning(self.file, error) from error
+
     async def job(self, job_id: str) -> JobRow | None:
         """One job."""
         return await self._read(lambda connection: rows.job(connection, job_id))
@@ -160,6 +168,7 @@ class SqliteStore:
         await asyncio.to_thread(self._thread.join)
         await asyncio.to_thread(self._reads.shutdown)
         self._reader.close()
+        self._at_once.close()
         self._writer.close()
 
     async def _read(self, read: Callable[[sqlite3.Connection], T]) -> T:

@@ -6,10 +6,13 @@ Invariant: what a node tells others that it has is on its disk before.
 """
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final
 from zlib import crc32
 
 import msgspec
 
+from distributed_grid.kernel.accounts import TOO_MUCH
 from distributed_grid.kernel.across.meeting import Consequences, Meeting
 from distributed_grid.kernel.across.peers import Peer, Peers
 from distributed_grid.kernel.across.record import JobRecord, has_ended
@@ -32,6 +35,7 @@ from distributed_grid.wire.across import (
 )
 from distributed_grid.wire.mesh import JUNK
 
+NO_SENDERS: Final[Mapping[JobId, NodeId]] = MappingProxyType({})
 GuardMessage = Copy | Copied | NotCopied | Inquiry | Holding | Dispensable
 
 
@@ -47,10 +51,16 @@ class Guarding:
         self._returning, self._audits = meeting.returning, meeting.audits
 
     def restore(
-        self, jobs: Iterable[Job], held: Mapping[JobId, bytes], *, now_ms: int, away_ms: int = 0
+        self,
+        jobs: Iterable[Job],
+        held: Mapping[JobId, bytes],
+        *,
+        senders: Mapping[JobId, NodeId] = NO_SENDERS,
+        now_ms: int,
+        away_ms: int = 0,
     ) -> None:
         """Begin with what the disk has, `away_ms` after the last step that was made with it."""
-        restore(self._meeting, jobs, held, now_ms=now_ms, away_ms=away_ms)
+        restore(self._meeting, jobs, held, senders=senders, now_ms=now_ms, away_ms=away_ms)
 
     # What is known
 
@@ -63,7 +73,7 @@ class Guarding:
         own = self.holders.own.get(job)
         if own is not None:
             return self.holders.is_confirmed(own, version, now_ms)
-        kept = self.shelf.find(job)  # All were told before it came there.
+        kept = self.shelf.kept(job)  # All were told before it came there.
         return kept is not None and kept.version >= version
 
     def is_told(self, job: Job, now_ms: int) -> bool:
@@ -115,13 +125,13 @@ class Guarding:
 
     def cancel(self, job: JobId, now_ms: int, ready: Ready) -> bool:
         """Somebody wants a job of another node to end; its home learns it as soon as it can."""
-        kept = self.shelf.unfinished.get(job)
-        if kept is not None and not kept.record.cancel:
-            asked = msgspec.structs.replace(kept.record, cancel=True)
+        record = self.shelf.find(job) if job in self.shelf.unfinished else None
+        if record is not None and not record.cancel:
+            asked = msgspec.structs.replace(record, cancel=True)
             self._meeting.keep(asked, self.me, now_ms, ready)
-        elif kept is not None:
-            ready.save_held[job] = encode(kept.record)  # The answer waits until it is durable.
-        return kept is not None
+        elif record is not None:
+            self.shelf.save(job, ready)  # The answer waits until it is durable.
+        return record is not None
 
     def clear(self, job: JobId, now_ms: int, ready: Ready) -> None:
         """Whoever votes on it lets this node place it."""
@@ -242,14 +252,14 @@ class Guarding:
         self, peer: NodeId, record: JobRecord, word: Copy | Holding, now_ms: int, ready: Ready
     ) -> None:
         if isinstance(word, Copy):
-            self._copy(peer, record, crc32(word.record), now_ms, ready)
+            self._copy(peer, record, word, now_ms, ready)
         else:
             self._holding(peer, record, now_ms, ready)
 
-    def _copy(self, peer: NodeId, record: JobRecord, mark: int, now_ms: int, ready: Ready) -> None:
-        job, own = record.job, self.holders.own.get(record.job)
+    def _copy(self, peer: NodeId, record: JobRecord, word: Copy, now_ms: int, ready: Ready) -> None:
+        job, own, mark = record.job, self.holders.own.get(record.job), crc32(word.record)
         if own is None:
-            self._hold(peer, record, mark, now_ms, ready)
+            self._hold(peer, record, word, now_ms, ready)
         elif record.version.epoch > own.version.epoch:
             self._meeting.abdicate(own, record, now_ms, ready)
             ready.send.append((peer, Copied(job=job, version=record.version, mark=mark)))
@@ -261,10 +271,12 @@ class Guarding:
                 ready.save_jobs[job] = own.job  # Unchanged maybe; the answer waits for the disk.
                 self.holders.asked(own, peer, mark, now_ms, ready)
 
-    def _hold(self, peer: NodeId, record: JobRecord, mark: int, now_ms: int, ready: Ready) -> None:
+    def _hold(self, peer: NodeId, record: JobRecord, word: Copy, now_ms: int, ready: Ready) -> None:
         """Keep a record for its home, and say so once it is durable."""
-        job = record.job
+        job, sender, size = record.job, self._peer(peer), len(word.record)
         why = self._refusal(record)
+        if not why and sender and not self.shelf.has_room(record, size, sender, now_ms, ready):
+            why = f"{TOO_MUCH}: the records that this node keeps for one are bounded"
         if why:
             self._refuse(peer, record, why, ready)
             return
@@ -274,6 +286,7 @@ class Guarding:
         if is_over or record.version.epoch < after.version.epoch:
             ready.send.append((peer, Holding(job=job, record=encode(after))))
         else:
+            mark = crc32(word.record)
             ready.send.append((peer, Copied(job=job, version=after.version, mark=mark)))
             # A second disk is waited for, not a third: the others sync it when they sync anyway.
             is_new = after.version.seq <= 1
@@ -285,10 +298,8 @@ class Guarding:
     def _refusal(self, record: JobRecord) -> str:
         if self.is_disk_full:
             return "the disk is full"
-        if self.shelf.find(record.job) is not None:
+        if self.shelf.kept(record.job) is not None:
             return ""
-        if self.shelf.is_full:
-            return "there are too many records here"
         if not record.is_summary and not is_readable(record):
             return "the specification cannot be read by this version"
         return ""
@@ -338,8 +349,8 @@ class Guarding:
             return
         kept = self.shelf.unfinished.get(job)
         if kept is not None and is_short and kept.home == peer:
-            ready.save_held[job] = encode(kept.record)  # The answer waits until it is durable.
-            ready.send.append((peer, Copied(job=job, version=kept.record.version)))
+            self.shelf.save(job, ready)  # The answer waits until it is durable.
+            ready.send.append((peer, Copied(job=job, version=kept.version)))
             return
         ready.send.append((peer, Holding(job=job, record=encode(record) if record else b"")))
 
@@ -373,7 +384,7 @@ class Guarding:
 
     def _dispensable(self, peer: NodeId, job: JobId, version: Fence, ready: Ready) -> None:
         kept = self.shelf.unfinished.get(job)
-        if kept is None or peer != kept.home or version < kept.record.version:
+        if kept is None or peer != kept.home or version < kept.version:
             return
         if not self._meeting.errands.has(job, peer):  # Else it knows what its home may not.
             self._meeting.take_off(job)

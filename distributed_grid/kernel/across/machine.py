@@ -12,7 +12,7 @@ from distributed_grid.kernel.across.asking import RULES, Asking, RulesOf
 from distributed_grid.kernel.across.away import Away
 from distributed_grid.kernel.across.balancing import POWER, Balancing
 from distributed_grid.kernel.across.gangs import Gangs
-from distributed_grid.kernel.across.guarding import Guarding, read
+from distributed_grid.kernel.across.guarding import NO_SENDERS, Guarding, read
 from distributed_grid.kernel.across.guests import DRAINED, barred
 from distributed_grid.kernel.across.handover import Handover
 from distributed_grid.kernel.across.holds import Holds
@@ -122,10 +122,16 @@ class Across:
             self.asking.waits(coordinator.jobs[job_id])
 
     def restore(
-        self, jobs: Iterable[Job], held: Mapping[JobId, bytes], *, now_ms: int, away_ms: int = 0
+        self,
+        jobs: Iterable[Job],
+        held: Mapping[JobId, bytes],
+        *,
+        senders: Mapping[JobId, NodeId] = NO_SENDERS,
+        now_ms: int,
+        away_ms: int = 0,
     ) -> None:
         """Begin with what the disk has; nothing is placed before its holders were asked."""
-        self.guarding.restore(jobs, held, now_ms=now_ms, away_ms=away_ms)
+        self.guarding.restore(jobs, held, senders=senders, now_ms=now_ms, away_ms=away_ms)
 
     def find_disk(self, *, is_full: bool) -> None:
         """Whether anything can be written: else nothing is taken, nothing kept for others."""
@@ -144,7 +150,7 @@ class Across:
         """Whether a job that is not this node's own is known here, and will be after a crash."""
         is_ours = job in self.coordinator.jobs
         record = None if is_ours else self.guarding.find(job)
-        if record is not None:
+        if record is not None and not self.guarding.shelf.save(job, ready):
             ready.save_held.setdefault(job, encode(record))
         return record is not None or (job in self.handover.given and not is_ours)
 
@@ -485,6 +491,7 @@ class Across:
     def check(self) -> None:
         """Re-derive what must be true."""
         self.hosting.check()
+        self.guarding.shelf.check()
         self.holds.check()
 
 

@@ -16,10 +16,11 @@ from distributed_grid.kernel.across.holders import Holders
 from distributed_grid.kernel.across.own import Own
 from distributed_grid.kernel.across.record import JobRecord, has_ended, joined, state_of
 from distributed_grid.kernel.across.record_bytes import encode
+from distributed_grid.kernel.across.record_jobs import summary
 from distributed_grid.kernel.across.record_parts import standing_of
 from distributed_grid.kernel.across.returning import Returning
 from distributed_grid.kernel.across.rights import may_spread
-from distributed_grid.kernel.across.shelf import Kept, Shelf
+from distributed_grid.kernel.across.shelf import LARGE_BYTES, Kept, Shelf
 from distributed_grid.kernel.across.takeover import PATIENCE_MS, Takeovers
 from distributed_grid.kernel.across.verdicts import Verdicts
 from distributed_grid.kernel.ready import Happened, Ready
@@ -104,7 +105,8 @@ class Meeting:
     ) -> JobRecord:
         job = record.job
         after = joined(held, record) if held else record
-        self.shelf.put(after, now_ms, ready)
+        is_from_other = after != held and peer != self.me
+        self.shelf.put(after, now_ms, ready, sender=peer if is_from_other else None)
         self.returning.settle(job)  # Whoever speaks of it was not away.
         self.untracked.discard(job)
         if has_ended(after):
@@ -139,9 +141,12 @@ class Meeting:
 
     def take_over(self, kept: Kept, now_ms: int, ready: Ready) -> None:
         """The home is dead, and it is this node's turn."""
-        job = kept.record.job
-        epoch = Epoch(kept.record.version.epoch.counter + 1, self.me)
-        record = msgspec.structs.replace(kept.record, version=Fence(epoch, 0))
+        job, known = kept.job, self.shelf.find(kept.job)
+        if known is None:
+            self.take_off(job)  # The disk has lost it: others may hand it to us again.
+            return
+        epoch = Epoch(known.version.epoch.counter + 1, self.me)
+        record = msgspec.structs.replace(known, version=Fence(epoch, 0))
         self.consequences.taken_over(record, now_ms, ready)
         if job in self.shelf.unfinished:
             self.watch(job, now_ms + PATIENCE_MS)
@@ -204,7 +209,8 @@ class Meeting:
     def shelve_retired(self, now_ms: int) -> None:
         """Jobs of this node that ended, and whose holders all know: remembered like any other."""
         for own in self.holders.retired:
-            self.shelf.put(own.record, now_ms, None)
+            record = own.record if len(own.body) <= LARGE_BYTES else summary(own.record)
+            self.shelf.put(record, now_ms, None)
         self.holders.retired.clear()
 
     def _tell_of_result(

@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from distributed_grid.kernel.accounts import Rank
 from distributed_grid.model.ids import NodeId
 from distributed_grid.model.node import NodeRecord
 from distributed_grid.model.resources import Resources
@@ -33,6 +34,13 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
     is_disk_full: bool = False  # Nor does it keep anything for others, or vote.
     usage: tuple[tuple[str, int], ...] = ()  # Who borrowed how much there lately, in core-ms,
     usage_step: int = 0  # and as of which step of time there; 0: it has not told.
+
+    @property
+    def rank(self) -> Rank:
+        """How much of this node it may take up; who only lends as little as a guest."""
+        if self.is_own:
+            return "own"
+        return "member" if self.may_submit and self.may_lend else "guest"
 
 
 Peers = Mapping[NodeId, Peer]

@@ -17,7 +17,7 @@ from distributed_grid.kernel.across.returning import Doubt
 from distributed_grid.kernel.across.shelf import GRACE_MS
 from distributed_grid.kernel.jobs import Job
 from distributed_grid.model.across import Fence
-from distributed_grid.model.ids import JobId
+from distributed_grid.model.ids import JobId, NodeId
 from distributed_grid.wire.mesh import JUNK
 
 FRESH_MS: Final = 600_000  # What ended within the last minutes may not have been told to all.
@@ -28,25 +28,28 @@ def restore(
     jobs: Iterable[Job],
     held: Mapping[JobId, bytes],
     *,
+    senders: Mapping[JobId, NodeId],
     now_ms: int,
     away_ms: int,
 ) -> None:
-    """Begin with what the disk has."""
-    records: dict[JobId, JobRecord] = {}
-    for job_id, body in held.items():
+    """Begin with what the disk has; of the records it may read one after the other."""
+    was_long_away = away_ms > GRACE_MS
+    mine = {job.spec.id: job for job in jobs if job.epoch.node == meeting.me and not job.is_guest}
+    bases: dict[JobId, JobRecord] = {}
+    for job_id in held:
         try:
-            records[job_id] = decode(body)
+            record = decode(held[job_id])
         except JUNK:
             continue  # A newer version's, which was here before: it stays on disk.
-    was_long_away = away_ms > GRACE_MS
-    for job in jobs:
-        base = records.get(job.spec.id)
-        is_newest = base is None or base.version.epoch <= job.epoch
-        if job.epoch.node == meeting.me and is_newest and not job.is_guest:
-            records.pop(job.spec.id, None)
-            _restore_own(meeting, job, base, now_ms, was_long_away=was_long_away)
-    for record in records.values():
+        if job_id in mine and record.version.epoch <= mine[job_id].epoch:
+            bases[job_id] = record
+            continue
+        mine.pop(job_id, None)
+        sender = senders.get(job_id) or record.home
+        meeting.shelf.put(record, now_ms, None, sender=sender, is_on_disk=True)
         _restore_held(meeting, record, now_ms, was_long_away=was_long_away)
+    for job_id, job in mine.items():
+        _restore_own(meeting, job, bases.get(job_id), now_ms, was_long_away=was_long_away)
 
 
 def _restore_own(
@@ -69,7 +72,6 @@ def _restore_own(
 
 
 def _restore_held(meeting: Meeting, record: JobRecord, now_ms: int, *, was_long_away: bool) -> None:
-    meeting.shelf.put(record, now_ms, None)
     if has_ended(record):
         if now_ms - (standing_of(record.standing).ended_ms or 0) <= FRESH_MS:
             for node in record.holders:  # It is not known any more who was told.

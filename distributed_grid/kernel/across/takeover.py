@@ -143,18 +143,21 @@ class Takeovers:
             turn.handed_to, turn.handed = node, 0
         if turn.handed == HANDED_MAX:
             turn.passed.add(node)
-            self._again(kept.record.job, turn, now_ms)
+            self._again(kept.job, turn, now_ms)
             return
         turn.handed += 1
-        ready.send.append((node, Copy(record=encode(kept.record))))
-        self._again(kept.record.job, turn, now_ms + POSITION_MS)
+        record = self._shelf.find(kept.job)
+        if record is not None:
+            ready.send.append((node, Copy(record=encode(record))))
+        self._again(kept.job, turn, now_ms + POSITION_MS)
 
     def _ask(self, kept: Kept, turn: Turn, now_ms: int) -> None:
-        names = {*kept.record.holders} - {self._verdicts.me, kept.home}
+        record = self._shelf.find(kept.job)
+        names = {*(record.holders if record else ())} - {self._verdicts.me, kept.home}
         turn.silent = {node for node in names if self._verdicts.sees(node)}
         turn.asked_until_ms = now_ms + ASKED_MS
         for node in turn.silent:
-            self._questions.setdefault(node, []).append(kept.record.job)
+            self._questions.setdefault(node, []).append(kept.job)
 
     def _again(self, job: JobId, turn: Turn, at_ms: int) -> None:
         turn.due_ms = at_ms

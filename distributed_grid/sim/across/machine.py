@@ -169,7 +169,8 @@ class Machine:
             new_lease_id=lambda: f"{rng.getrandbits(128):032x}",
             rules=Rules(terms=_TERMS),
         )
-        node.join(self.id, senses=Senses(self.boot_us, rng.randrange))
+        across = node.join(self.id, senses=Senses(self.boot_us, rng.randrange))
+        across.guarding.shelf.read = lambda job: self.disk.held.get(job)  # noqa: PLW0108
         self.disk.restore(node, self.now_ms())
         self.node = node
         self.world.verdicts.born(self)
@@ -412,6 +413,8 @@ class Machine:
         for ready, _, then in batch:
             if self.life != life:
                 return
+            if self.node is not None and self.node.across is not None:
+                self.node.across.guarding.shelf.saved(ready.save_held)
             self._carry_out(ready, then)
         self._sync()
 

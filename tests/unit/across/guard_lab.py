@@ -31,11 +31,13 @@ class Machine:
         self.is_up = True
         self.disk_jobs: dict[JobId, bytes] = {}
         self.disk_held: dict[JobId, bytes] = {}
+        self.disk_senders: dict[JobId, NodeId] = {}
         self.start()
 
     def start(self) -> None:
         self.jobs: dict[JobId, Job] = {}
         self.guarding = Guarding(self.me, self)
+        self.guarding.shelf.read = self.disk_held.get
         self.happened: list = []
         self.consequences: list[tuple[str, JobId]] = []
         self.takes_over = True
@@ -79,6 +81,9 @@ class Machine:
                 self.disk_held.pop(job_id, None)
             else:
                 self.disk_held[job_id] = body
+                kept = self.guarding.shelf.kept(job_id)
+                self.disk_senders[job_id] = kept.sender if kept else NodeId("")
+        self.guarding.shelf.saved(ready.save_held)
         self.happened += ready.happened
 
 
@@ -177,7 +182,9 @@ class Mesh:
         machine.is_up = True
         jobs = [msgspec.msgpack.decode(body, type=Job) for body in machine.disk_jobs.values()]
         held = dict(machine.disk_held)
-        machine.guarding.restore(jobs, held, now_ms=self.now_ms, away_ms=away_ms)
+        machine.guarding.restore(
+            jobs, held, senders=machine.disk_senders, now_ms=self.now_ms, away_ms=away_ms
+        )
         for job in jobs:
             record = machine.guarding.find(job.spec.id)
             if record is not None and record.home == machine.me:

@@ -3,10 +3,11 @@
 import msgspec
 import pytest
 
-from distributed_grid.kernel.across import shelf as shelf_module
+from distributed_grid.kernel.accounts import LIMITS, Limits
 from distributed_grid.kernel.across.record_bytes import encode
 from distributed_grid.kernel.across.record_parts import encode as encode_part
 from distributed_grid.kernel.across.record_parts import fields_of
+from distributed_grid.kernel.across.shelf import BLOCK_BYTES
 from distributed_grid.kernel.jobs import Attempt
 from distributed_grid.kernel.ready import Ready
 from distributed_grid.model.across import Epoch, Origin
@@ -230,31 +231,30 @@ def test_a_list_that_is_too_short_is_filled_when_somebody_comes():
 
 
 @pytest.mark.parametrize("why", ["full disk", "too many"])
-def test_whoever_refuses_is_replaced_by_the_next_and_asked_again_later(why, monkeypatch):
+def test_whoever_refuses_is_replaced_by_the_next_and_asked_again_later(why):
     mesh = Mesh(3)
     refusing = mesh[2].guarding
     if why == "full disk":
         refusing.is_disk_full = True
     else:
-        monkeypatch.setattr(
-            type(refusing.shelf), "is_full", property(lambda self: self is refusing.shelf)
-        )
+        refusing.shelf.accounts.limits = Limits(0, 0, 0, 0, 0)
     job = mesh.submit(1)
     mesh.settle()
     assert listed(mesh) == [3]
     assert mesh.holders(job) == {3}
 
     refusing.is_disk_full = False
-    monkeypatch.undo()
+    refusing.shelf.accounts.limits = LIMITS["records"]
     mesh.pass_ms(25_000, step_ms=1_000)
 
     assert set(listed(mesh)) == {2, 3}
     assert mesh.holders(job) == {2, 3}
 
 
-def test_records_are_counted_and_refused_beyond_the_limit(monkeypatch):
-    monkeypatch.setattr(shelf_module, "RECORDS_MAX", 2)
+def test_records_are_counted_and_refused_beyond_the_limit():
     mesh = Mesh(2)
+    most = 4 * BLOCK_BYTES  # Two of them.
+    mesh[2].guarding.shelf.accounts.limits = Limits(most, most, most, most, 0)
     jobs = [mesh.submit(1, f"job-{number}") for number in range(3)]
     mesh.settle()
 

@@ -166,5 +166,5 @@ async def test_a_holder_takes_the_word_for_a_job_whose_home_is_gone(tmp_path):
         store.is_full = False
         await agent.cancel("held")
 
-        held = (await store.load_all()).held[job.spec.id]
+        held = store.held(job.spec.id)
         assert record_from(held).cancel
