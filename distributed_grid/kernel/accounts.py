@@ -35,13 +35,7 @@ class Limits(NamedTuple):
 
 LIMITS: Final[dict[str, Limits]] = {
     "records": Limits(16 * _MIB, 256 * _MIB, 1024 * _MIB, 1024 * _MIB, _MIB),
-    "in memory": Limits(2 * _MIB, 32 * _MIB, 128 * _MIB, 128 * _MIB, 64 * _KIB),
-    "messages": Limits(32 * _MIB, 64 * _MIB, 64 * _MIB, 256 * _MIB, _MIB),
-    "answers": Limits(32 * _MIB, 32 * _MIB, 32 * _MIB, 256 * _MIB, _MIB),
-    "entries": Limits(_MIB, 12 * _MIB, 24 * _MIB, 24 * _MIB, 64 * _KIB),
-    "gangs": Limits(128 * _KIB, 1 * _MIB, 2 * _MIB, 2 * _MIB, 32 * _KIB),
-    "questions": Limits(4 * _MIB, 32 * _MIB, 32 * _MIB, 128 * _MIB, 2 * _MIB),
-    "logs": Limits(16 * _MIB, 256 * _MIB, 1024 * _MIB, 1024 * _MIB, _MIB),
+    "in memory": Limits(32 * _MIB, 32 * _MIB, 32 * _MIB, 128 * _MIB, 64 * _KIB),
 }
 
 

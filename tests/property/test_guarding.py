@@ -168,7 +168,7 @@ class Guards(RuleBasedStateMachine):
         for machine in self.mesh.machines.values():
             if machine.is_up:
                 for job, kept in machine.guarding.shelf.unfinished.items():
-                    assert decode(machine.disk_held[job]) == kept.record
+                    assert decode(machine.disk_held[job]) == machine.guarding.shelf.find(kept.job)
                 for job in machine.guarding.holders.own:
                     assert job in machine.disk_jobs
 

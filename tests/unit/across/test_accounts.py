@@ -299,3 +299,34 @@ def test_room_is_asked_for_by_rank():
 
     assert not held.has_room(record, 1, guest, 0, ready)
     assert held.has_room(record, 1, member, 0, ready)
+
+
+def test_what_a_disk_has_lost_is_handed_to_nobody():
+    mesh = Mesh(3)
+    job = large(mesh, 1)
+    first, second = mesh.record(1, job).guardians
+    mesh.machines[first].disk_held.clear()
+    mesh.machines[second].disk_held.clear()
+    mesh.start(2 if first == node(2) else 3)
+    copies = words_to(mesh, 2 if first == node(2) else 3, Copy)
+    mesh.crash(1)
+    mesh.look()
+    mesh.pass_ms(20_000)
+
+    assert not copies
+    assert not mesh.machines[second].guarding.shelf.unfinished
+
+
+def test_room_is_made_in_small_steps(monkeypatch):
+    monkeypatch.setattr("distributed_grid.kernel.across.shelf.RECLAIMED_MAX", 1)
+    mesh = Mesh(2)
+    ended = [mesh.submit(1, f"ended-{number}") for number in range(3)]
+    for job in ended:
+        mesh.end(1, job, "succeeded")
+    mesh.settle()
+    held = shelf(mesh, 2)
+    room_for(mesh, 2, held.accounts.total)
+    job = large(mesh, 1)
+
+    assert job not in held.unfinished
+    assert [held.find(one).is_summary for one in ended] == [True, False, False]
