@@ -58,6 +58,10 @@ sim: setup  ## a made-up owner, a made-up mesh and a made-up cluster (SEED=7): s
 soak: setup  ## five thousand made-up clusters with all faults (SEEDS=n, SEED=n for the first)
 	@$(PYTHON) -m scripts.soak --seed $(or $(SEED),0) --seeds $(or $(SEEDS),5000) $(ARGS)
 
+.PHONY: nemesis
+nemesis: setup  ## five real agents, a liar, all faults, then a count (SEED=n, SECONDS=n; needs root)
+	@$(PYTHON) -m tests.nemesis --seed $(or $(SEED),0) --seconds $(or $(SECONDS),60) $(ARGS)
+
 .PHONY: edge
 edge: setup  ## edge cases only: any order, any junk, malformed files
 	@$(PYTEST) $(EDGE_TESTS)
