@@ -55,6 +55,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     peers: tuple[str, ...] = ()  # GRID_PEERS: the nodes of all ranks, in their order.
     rendezvous: str = ""  # GRID_RENDEZVOUS: where they meet, `host:port` on the first one's node.
     saved: tuple[Saved, ...] = ()  # What it may begin with, the newest first.
+    holders: tuple[NodeId, ...] = ()  # Who may look after the job when its home is gone.
 
 
 HERE = NodeId("")  # In an attempt: it runs on the job's home; of a guest, on this node.

@@ -87,6 +87,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True, tag="start"):
     # Of an at-most-once job: what its voters hold. It runs once they have renewed its lease.
     standing: Standing | None = None
     saved: tuple[Saved, ...] = ()  # States of its job, the newest first: it goes on from one.
+    holders: tuple[NodeId, ...] = ()  # Who may look after the job next: they are obeyed, too.
 
 
 class Taken(msgspec.Struct, frozen=True, kw_only=True, tag="taken"):

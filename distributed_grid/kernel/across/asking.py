@@ -404,6 +404,18 @@ class Asking:
 
     # Answers
 
+    def told(
+        self, peer: Peer, word: Granted | Waiting | NotGranted, now_ms: int, ready: Ready
+    ) -> None:
+        """An owner answers, or offers what nobody asked for."""
+        match word:
+            case Granted():
+                self.granted(peer, word, now_ms, ready)
+            case Waiting():
+                self.waiting(peer.id, word)
+            case _:
+                self.not_granted(peer.id, word, now_ms)
+
     def granted(self, peer: Peer, word: Granted, now_ms: int, ready: Ready) -> None:
         """There is room: the job starts there, if it still wants to."""
         wish = self.wish(word.job)
@@ -412,7 +424,7 @@ class Asking:
         is_wanted = (
             wish is not None
             and peer.id not in wish.unready(now_ms)
-            and self._is_wanted(wish, peer, is_asked=bool(word.number))
+            and self._is_wanted(wish, peer, is_asked=bool(word.number) and peer.id in wish.asked)
         )
         if wish is not None and word.number and not is_wanted:
             wish.asked.pop(peer.id, None)  # It is told so below.
@@ -500,5 +512,6 @@ class Asking:
             indices=attempt.indices,
             standing=starting.standing,
             saved=saved_by(job),
+            holders=job.guardians,
         )
         ready.send.append((starting.host, word))

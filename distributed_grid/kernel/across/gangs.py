@@ -261,6 +261,7 @@ class Gangs:
             ranks=job.spec.gang,
             peers=go.peers,
             rendezvous=go.rendezvous,
+            holders=job.guardians,
         )
         ready.send.append((attempt.host, word))
 

@@ -16,7 +16,7 @@ from distributed_grid.kernel.host import Host
 from distributed_grid.kernel.jobs import SAVED_KEPT
 from distributed_grid.model import bytesize
 from distributed_grid.model.across import Origin
-from distributed_grid.model.ids import JobId
+from distributed_grid.model.ids import JobId, NodeId
 from distributed_grid.model.job import NOWHERE, JobSpec
 from distributed_grid.model.priority import RANKS
 from distributed_grid.wire.across import Start
@@ -72,6 +72,7 @@ def guest_spec(spec: JobSpec, home: Peer, *, start: Start | None = None) -> JobS
             peers=start.peers,
             rendezvous=start.rendezvous,
             saved=start.saved[:SAVED_KEPT],
+            holders=start.holders,
         ),
     )
 
@@ -125,19 +126,19 @@ def too_much(host: Host, spec: JobSpec) -> tuple[str, ...]:
     return (f"its files have {size}, and there is room for {most} here (grid cache)",)
 
 
-def entry_name(job: JobId) -> JobId:
-    """Of one who waits here for another node."""
-    return JobId(f"{PREFIX}{job}")
+def entry_name(job: JobId, home: NodeId) -> JobId:
+    """Of one who waits here for another node: whoever names the same job has one of its own."""
+    return JobId(f"{PREFIX}{job}{PREFIX}{home}")
 
 
-def entry_of(job: JobId, spec: JobSpec, since_ms: int, *, may_clear: bool = False) -> Entry:
+def entry_of(name: JobId, spec: JobSpec, since_ms: int, *, may_clear: bool = False) -> Entry:
     """One who waits here for another node, as the line sees it.
 
     Nobody gives way to the owner's own that may still find room elsewhere.
     """
     return Entry(
         submitted_ms=since_ms,
-        job=entry_name(job),
+        job=name,
         rank=RANKS[spec.priority],
         is_shared=spec.is_shared,
         may_evict=spec.is_shared or may_clear,

@@ -233,6 +233,7 @@ def _guest(job: Job, attempt: Attempt, record: JobRecord, now_ms: int) -> Job:
         attempt=attempt.id,
         number=attempt.number,
         indices=attempt.indices,
+        holders=record.holders,
     )
     spec = msgspec.structs.replace(
         job.spec,

@@ -67,7 +67,7 @@ class Kept(msgspec.Struct, kw_only=True):
         """As the line sees it; it stands there until it has everything."""
         return Entry(
             submitted_ms=self.since_ms,
-            job=_name(self.job),
+            job=_name(self.job, self.home),
             rank=RANKS[self.spec.priority],
             is_shared=self.spec.is_shared,
             may_evict=self.may_evict,
@@ -94,8 +94,6 @@ class Holds:
         self, peer: Peer, message: Hold | ReleaseHold | CommitHold | Go, now_ms: int, ready: Ready
     ) -> None:
         """A coordinator says something about a gang."""
-        if not peer.may_submit:
-            return
         match message:
             case Hold():
                 self.hold(peer, message, now_ms, ready)
@@ -118,9 +116,9 @@ class Holds:
 
     def hold(self, peer: Peer, word: Hold, now_ms: int, ready: Ready) -> None:
         """A gang wants room for some of its ranks."""
-        if not self._hosting.obeys(word.job, word.epoch, word.number, now_ms):
+        if not self._hosting.obeys(peer.id, word, now_ms):
             return
-        spec, name = self._guest(word.spec, peer), _name(word.job)
+        spec, name = self._guest(word.spec, peer), _name(word.job, peer.id)
         reasons = obstacles(self._host, spec)
         if len(self._kept) >= GANGS_MAX and name not in self._kept:
             reasons = ("too many gangs wait here",)
@@ -141,7 +139,7 @@ class Holds:
                 since_ms=now_ms - word.waited_ms,
                 until_ms=0,
             )
-        kept.home, kept.epoch, kept.want = peer.id, word.epoch, word.ranks
+        kept.epoch, kept.want = word.epoch, word.ranks
         kept.until_ms, kept.told = now_ms + KEPT_MS, -1
         for lease in kept.leases[kept.want :]:
             self._give_back(kept, lease, now_ms)
@@ -152,24 +150,23 @@ class Holds:
 
     def release(self, peer: NodeId, word: ReleaseHold, now_ms: int) -> None:
         """A gang wants nothing here any more."""
-        kept = self._kept.get(_name(word.job))
-        is_obeyed = self._hosting.obeys(word.job, word.epoch, word.number, now_ms)
-        if kept is not None and kept.home == peer and is_obeyed:
-            self._forget(_name(word.job), now_ms)
+        if self._hosting.obeys(peer, word, now_ms):
+            self._forget(_name(word.job, peer), now_ms)
 
     def commit(self, peer: Peer, word: CommitHold, now_ms: int, ready: Ready) -> None:
         """Keep it for good: from now on these are attempts that wait for their Go."""
-        if not self._hosting.obeys(word.job, word.epoch, word.number, now_ms):
+        if not self._hosting.obeys(peer.id, word, now_ms):
             return
         if not all(self._waiting_rank(lease) for lease, _ in word.ranks):
-            kept = self._kept.get(_name(word.job))
+            name = _name(word.job, peer.id)
+            kept = self._kept.get(name)
             mine = {lease.id: lease for lease in kept.leases} if kept else {}
-            is_ours = kept is not None and (kept.home, kept.epoch) == (peer.id, word.epoch)
+            is_ours = kept is not None and kept.epoch == word.epoch
             if kept is None or not is_ours or {lease for lease, _ in word.ranks} != mine.keys():
                 ready.send.append((peer.id, _no(word.job, word.epoch, ("it is not kept here",))))
                 return
-            del self._kept[_name(word.job)]
-            self._host.leave(_name(word.job))
+            del self._kept[name]
+            self._host.leave(name)
             for lease, rank in word.ranks:
                 del self.leases[lease]
                 self._enter(kept, mine[lease], _origin(peer.id, word, lease, rank), now_ms, ready)
@@ -331,7 +328,7 @@ class Holds:
         spec = msgspec.structs.replace(kept.spec, id=JobId(lease.id))
         self._host.hold(Job(spec=spec, submitted_ms=now_ms), lease.id, now_ms)
         if len(kept.leases) == kept.want:
-            self._host.leave(_name(kept.job))
+            self._host.leave(_name(kept.job, kept.home))
 
     def _wound(self, kept: Kept, now_ms: int, ready: Ready) -> bool:
         """Take room for one rank from gangs that are worse; whether there is one more."""
@@ -406,8 +403,8 @@ class Holds:
 _PREFIX: Final = "^"  # No id begins with it, nor does an entry of another kind.
 
 
-def _name(job: JobId) -> JobId:
-    return JobId(f"{_PREFIX}{job}")
+def _name(job: JobId, home: NodeId) -> JobId:
+    return JobId(f"{_PREFIX}{job}{_PREFIX}{home}")
 
 
 def _no(job: JobId, epoch: Epoch, reasons: tuple[str, ...]) -> NotHeld:

@@ -45,20 +45,26 @@ from distributed_grid.wire.across import (
     Waiting,
     Withdrawn,
 )
+from distributed_grid.wire.gangs import CommitHold, Hold, ReleaseHold
 from distributed_grid.wire.keeper import Stop
 
 ENTRY_MS: Final = 30_000  # An entry that nobody refreshes is forgotten.
 REMEMBERED_MS: Final = 60_000  # The highest epoch and number of a job, after the last word on it.
 ENTRIES_MAX: Final = 10_000  # Of all other nodes together.
+SEEN_MAX: Final = 10_000  # Jobs of one node whose last word is remembered.
 # For a Start that is voted on first: a lease of 10.2 s may have to end, some writes come before.
 VOTED_MS: Final = 20_000
 POSITIONS_MAX: Final = 64  # In a longer line nobody counts: whoever asks is told its length.
+
+
+Numbered = Reserve | Withdrawn | Start | Hold | ReleaseHold | CommitHold
 
 
 class Wait(msgspec.Struct, kw_only=True):
     """One who waits here for another node."""
 
     home: NodeId
+    job: JobId
     epoch: Epoch
     number: int
     spec: JobSpec
@@ -81,7 +87,7 @@ class Offer(msgspec.Struct, kw_only=True):
 
 
 class Seen(msgspec.Struct, kw_only=True):
-    """The highest word on a job."""
+    """The highest word of one node on a job."""
 
     epoch: Epoch
     number: int
@@ -99,16 +105,16 @@ class Hosting:
         self._clearing: set[JobId] = set()  # For whom others give way, and whose home knows it.
         self.is_disk_full = False  # Told from outside: nothing can be written down.
         self.offered: dict[str, Offer] = {}  # By lease.
-        self._seen: dict[JobId, Seen] = {}
+        self._seen: dict[NodeId, dict[JobId, Seen]] = {}  # Nobody outbids another by a number.
         self.reporting = Reporting(coordinator)
 
     # What coordinators say
 
     def reserve(self, peer: Peer, asked: Reserve, now_ms: int, ready: Ready) -> None:
         """Somebody wants room here."""
-        if not self.obeys(asked.job, asked.epoch, asked.number, now_ms):
+        if not self.obeys(peer.id, asked, now_ms):
             return
-        name = entry_name(asked.job)
+        name = entry_name(asked.job, peer.id)
         spec = guest_spec(asked.spec, peer)
         reasons = obstacles(self._host, spec) or self._unwritable()
         if is_social(asked.spec):
@@ -122,16 +128,17 @@ class Hosting:
             )
             ready.ask.append((peer.id, refusal))
             return
-        entry = entry_of(asked.job, spec, now_ms - asked.waited_ms, may_clear=asked.may_clear)
+        entry = entry_of(name, spec, now_ms - asked.waited_ms, may_clear=asked.may_clear)
         before = self._waits.get(name)
         is_other = before is not None and before.may_evict != entry.may_evict
         if is_other and name not in self._host.awaited:
             self._host.leave(name)  # To come back with other rights.
         self._waits[name] = Wait(
-            home=peer.id, epoch=asked.epoch, number=asked.number, spec=spec, asked=asked.spec,
-            leases=asked.leases, until_ms=now_ms + ENTRY_MS, may_evict=entry.may_evict,
+            home=peer.id, job=asked.job, epoch=asked.epoch, number=asked.number, spec=spec,
+            asked=asked.spec, leases=asked.leases, until_ms=now_ms + ENTRY_MS,
+            may_evict=entry.may_evict,
         )  # fmt: skip
-        self._has_news(asked.job, self._waits[name], now_ms, ready)
+        self._has_news(self._waits[name], now_ms, ready)
         self._unanswered[name] = None
         self._host.enter(entry)
 
@@ -141,12 +148,9 @@ class Hosting:
 
     def withdrawn(self, peer: NodeId, word: Withdrawn, now_ms: int) -> None:
         """The coordinator wants nothing more."""
-        if not self.obeys(word.job, word.epoch, word.number, now_ms):
+        if not self.obeys(peer, word, now_ms):
             return
-        name = entry_name(word.job)
-        waits = self._waits.get(name)
-        if waits is not None and waits.home == peer:
-            self._forget_wait(name)
+        self._forget_wait(entry_name(word.job, peer))
         for lease, offer in list(self.offered.items()):
             if (offer.job, offer.home) == (word.job, peer) and offer.number <= word.number:
                 self._take_back(lease, now_ms)
@@ -155,12 +159,12 @@ class Hosting:
         """Run an attempt in a lease that was granted."""
         running = self._coordinator.jobs.get(JobId(word.lease))
         if running is not None and running.is_guest:  # Said again: the answer was lost.
-            if not self._is_old(word):
+            if not self._is_old(peer.id, word):
                 self.reporting.report_to(running, peer.id)
                 ready.send.append((peer.id, Taken(job=word.job, lease=word.lease)))
             return
         offer = self.offered.get(word.lease)
-        is_obeyed = self.obeys(word.job, word.epoch, word.number, now_ms)
+        is_obeyed = self.obeys(peer.id, word, now_ms)
         is_as_granted = offer is None or offer.guest.spec.request == word.spec.request
         # Maybe packed only after it was granted; and the disk may be full only since then.
         unable = too_much(self._host, word.spec) or self._unwritable()
@@ -185,7 +189,7 @@ class Hosting:
 
     def halt(self, peer: NodeId, word: Halt, now_ms: int, ready: Ready) -> None:
         """End an attempt, unless a higher word stands."""
-        if self._is_old(word):
+        if self._is_old(peer, word):
             return
         guest = self.reporting.guest(word.lease)
         if guest is None:
@@ -202,9 +206,9 @@ class Hosting:
 
     def poll(self, peer: NodeId, word: Poll, now_ms: int, ready: Ready) -> None:
         """A coordinator asks what became of an attempt; it is told from now on."""
-        if self._is_old(word):
+        if self._is_old(peer, word):
             return
-        self.obeys(word.job, word.epoch, 0, now_ms)
+        self._heard(peer, word.job, word.epoch, 0, now_ms)
         guest = self.reporting.guest(word.lease)
         if guest is None:
             self._deny(peer, word, now_ms, ready)
@@ -228,7 +232,10 @@ class Hosting:
         attempts = self._coordinator.attempts
         if word.lease in attempts.here or word.lease in attempts.strays:
             return
-        if word.lease in self.offered:
+        offer = self.offered.get(word.lease)
+        if offer is not None and offer.home != peer:
+            return  # Nothing is lost by waiting: it is over in a few seconds.
+        if offer is not None:
             self._take_back(word.lease, now_ms)  # Else a late Start could still use it.
         ready.send.append((peer, NotTaken(job=word.job, lease=word.lease, why="unknown here")))
 
@@ -246,14 +253,14 @@ class Hosting:
     def granted(self, entry: Entry, lease: Lease, now_ms: int, ready: Ready) -> None:
         """Room for one who waits here: its coordinator has a few seconds to use it."""
         waits = self._waits[entry.job]
-        self.offer(JobId(entry.job.removeprefix(PREFIX)), waits, lease, now_ms, ready)
+        self.offer(waits, lease, now_ms, ready)
         if waits.asked.array is None:  # An array stays in the line until it has handed out all.
             waits.leases -= 1
         self._unanswered.pop(entry.job, None)
         if waits.leases <= 0:
             self._forget_wait(entry.job)
 
-    def offer(self, job: JobId, waits: Wait, lease: Lease, now_ms: int, ready: Ready) -> None:
+    def offer(self, waits: Wait, lease: Lease, now_ms: int, ready: Ready) -> None:
         """A lease for another node's job, whether it was asked for or not."""
         guest = Job(
             spec=msgspec.structs.replace(waits.spec, id=JobId(lease.id)), submitted_ms=now_ms
@@ -261,7 +268,7 @@ class Hosting:
         guest.tell(now_ms, "submitted", f"by {waits.spec.user}")
         self.offered[lease.id] = Offer(
             home=waits.home,
-            job=job,
+            job=waits.job,
             epoch=waits.epoch,
             number=waits.number,
             guest=guest,
@@ -270,7 +277,7 @@ class Hosting:
         )
         self._host.hold(guest, lease.id, now_ms)
         word = Granted(
-            job=job,
+            job=waits.job,
             epoch=waits.epoch,
             number=waits.number,
             lease=lease.id,
@@ -279,16 +286,16 @@ class Hosting:
             slots=self._slots(waits.spec),
         )
         # At once: an offer is not written down, and whoever comes with a forgotten one is told so.
-        line = ready.send if self._has_news(job, waits, now_ms, ready) else ready.ask
+        line = ready.send if self._has_news(waits, now_ms, ready) else ready.ask
         line.append((waits.home, word))
 
-    def _has_news(self, job: JobId, waits: Wait, now_ms: int, ready: Ready) -> bool:
+    def _has_news(self, waits: Wait, now_ms: int, ready: Ready) -> bool:
         """Whether an attempt is here that its home may think is lost: then it hears of that first.
 
         Of an array it has many at a time, and a gang begins as a whole.
         """
         is_single = waits.asked.array is None and waits.asked.gang == 1
-        return is_single and self.reporting.tell_first(job, waits.home, now_ms, ready)
+        return is_single and self.reporting.tell_first(waits.job, waits.home, now_ms, ready)
 
     # Time
 
@@ -302,9 +309,8 @@ class Hosting:
         for name in unanswered:
             waits = self._waits[name]
             place = self._position(name, now_ms)
-            job = JobId(name.removeprefix(PREFIX))
             word = Waiting(
-                job=job,
+                job=waits.job,
                 epoch=waits.epoch,
                 number=waits.number,
                 position=place,
@@ -323,9 +329,13 @@ class Hosting:
         for lease, offer in list(self.offered.items()):
             if offer.until_ms <= now_ms:
                 self._take_back(lease, now_ms)
-        for job, seen in list(self._seen.items()):
-            if seen.at_ms + REMEMBERED_MS <= now_ms:
-                del self._seen[job]
+        for node, jobs in list(self._seen.items()):
+            for job, seen in list(jobs.items()):
+                if seen.at_ms + REMEMBERED_MS > now_ms:
+                    break  # In the order in which they were heard last.
+                del jobs[job]
+            if not jobs:
+                del self._seen[node]
 
     def forget_home(self, home: NodeId, now_ms: int) -> None:
         """A coordinator is dead: whoever takes over asks anew."""
@@ -341,7 +351,7 @@ class Hosting:
         for name, waits in list(self._waits.items()):
             self._forget_wait(name)
             word = NotGranted(
-                job=JobId(name.removeprefix(PREFIX)),
+                job=waits.job,
                 epoch=waits.epoch,
                 number=waits.number,
                 reasons=(why,),
@@ -352,25 +362,29 @@ class Hosting:
 
     def waiting(self) -> list[tuple[NodeId, JobId, Epoch, JobSpec]]:
         """Those of others who wait here, for whoever has room."""
-        return [
-            (waits.home, JobId(name.removeprefix(PREFIX)), waits.epoch, waits.asked)
-            for name, waits in self._waits.items()
-        ]
+        return [(waits.home, waits.job, waits.epoch, waits.asked) for waits in self._waits.values()]
 
     # Small things
 
-    def _is_old(self, word: Start | Halt | Poll) -> bool:
-        """Whether somebody with a higher epoch has spoken of a job, lately or of this attempt."""
-        seen, guest = self._seen.get(word.job), self.reporting.guest(word.lease)
+    def _is_old(self, peer: NodeId, word: Start | Halt | Poll) -> bool:
+        """Whether a higher epoch was heard: from this node, or of this attempt."""
+        seen, guest = self._seen.get(peer, {}).get(word.job), self.reporting.guest(word.lease)
         heard = (seen.epoch if seen else Epoch(), guest.epoch if guest else Epoch())
         return word.epoch < max(heard)
 
-    def obeys(self, job: JobId, epoch: Epoch, number: int, now_ms: int) -> bool:
-        """Whether no higher word on this job was heard; this one counts from now on."""
-        seen = self._seen.get(job)
+    def obeys(self, peer: NodeId, word: Numbered, now_ms: int) -> bool:
+        """Whether this node said nothing higher on this job; this counts from now on."""
+        return self._heard(peer, word.job, word.epoch, word.number, now_ms)
+
+    def _heard(self, peer: NodeId, job: JobId, epoch: Epoch, number: int, now_ms: int) -> bool:
+        jobs = self._seen.setdefault(peer, {})
+        seen = jobs.get(job)
         if seen is not None and (epoch, number) < (seen.epoch, seen.number):
             return False
-        self._seen[job] = Seen(epoch=epoch, number=number, at_ms=now_ms)
+        jobs.pop(job, None)
+        jobs[job] = Seen(epoch=epoch, number=number, at_ms=now_ms)
+        if len(jobs) > SEEN_MAX:
+            del jobs[next(iter(jobs))]
         return True
 
     def _forget_wait(self, name: JobId) -> None:
@@ -390,7 +404,7 @@ class Hosting:
 
     def _why(self, name: JobId, survey: Survey, now_ms: int, *, is_first: bool) -> str:
         """What one waits for; behind others that is their turn, unless nobody is lent anything."""
-        entry = entry_of(JobId(name.removeprefix(PREFIX)), self._waits[name].spec, now_ms)
+        entry = entry_of(name, self._waits[name].spec, now_ms)
         found = obstacle(self._host, entry, now_ms, survey)
         if found.command:
             return f"{found.waits}; on {self._coordinator.node}: {found.command}"

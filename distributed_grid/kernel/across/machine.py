@@ -29,6 +29,7 @@ from distributed_grid.kernel.across.rooting import (
     why_stranded,
 )
 from distributed_grid.kernel.across.shares import Shares
+from distributed_grid.kernel.across.speakers import Speakers
 from distributed_grid.kernel.across.stealing import Stealing
 from distributed_grid.kernel.coordinator import Coordinator
 from distributed_grid.kernel.entry import Entry
@@ -75,7 +76,6 @@ from distributed_grid.wire.gangs import (
 )
 from distributed_grid.wire.job_lane import JobMessage
 from distributed_grid.wire.keeper import Ended
-from distributed_grid.wire.register import Accept, Prepare
 
 ROUNDS_MAX: Final = 8  # Of what this node says to itself in one step: asked, told, confirmed.
 
@@ -104,7 +104,8 @@ class Across:
         self.shares = Shares(coordinator.host)
         self.handover = Handover(coordinator, self.away, me=me, changed=self._changed)
         self.guarding = Guarding(me, self.handover)
-        self.orphans = Orphans(self.hosting.reporting, self.guarding.verdicts)
+        self.orphans = Orphans(self.hosting.reporting, self.guarding.verdicts, self.guarding.find)
+        self.speakers = Speakers(coordinator, self.guarding, self.hosting, self.orphans)
         self.abroad = Abroad(coordinator, self.guarding)
         votes = saved if saved is not None else {}
         self.once = Once(
@@ -291,16 +292,17 @@ class Across:
         peer = self._speaker(node)
         if peer is None:
             return  # Nobody that this node knows: what it wants it says again.
-        if not isinstance(message, Prepare | Accept) or self._may_write(peer, message.job):
+        if self.speakers.may_say(peer, message, now_ms, ready):
             self._hear(peer, message, now_ms, ready)
 
     def _hear(self, peer: Peer, message: JobMessage, now_ms: int, ready: Ready) -> None:
         node = peer.id
         match message:
             case Reserve() | Withdrawn() | Start() | Halt() | Poll() | Confirmed():
-                if peer.may_submit:
-                    self._of_homes(peer, message, now_ms, ready)
-            case Granted() | Waiting() | NotGranted() | Taken() | NotTaken() | Begun() | Report():
+                self._of_homes(peer, message, now_ms, ready)
+            case Granted() | Waiting() | NotGranted():
+                self.asking.told(peer, message, now_ms, ready)
+            case Taken() | NotTaken() | Begun() | Report():
                 self._of_owners(peer, message, now_ms, ready)
             case Idle():
                 self.stealing.idle(peer, message, now_ms, ready)
@@ -316,11 +318,6 @@ class Across:
                 self._of_holders(node, message, now_ms, ready)
             case _:
                 self.once.hear(node, message, now_ms, ready)
-
-    def _may_write(self, peer: Peer, job: JobId) -> bool:
-        """Whether a node may ask for a vote on a job."""
-        record = self.guarding.find(job)
-        return peer.may_submit and (record is None or may_ask(peer, record))
 
     def _speaker(self, node: NodeId) -> Peer | None:
         """Who says something: a member as it is known here, or this node itself."""
@@ -367,33 +364,28 @@ class Across:
     def _of_owners(
         self,
         peer: Peer,
-        message: Granted | Waiting | NotGranted | Taken | NotTaken | Begun | Report,
+        message: Taken | NotTaken | Begun | Report,
         now_ms: int,
         ready: Ready,
     ) -> None:
+        # Of nobody else the register is told: what it takes to be over may be replaced at once.
+        is_its_own = self.speakers.host_of(message.job, message.lease) == peer.id
+        found = self.coordinator.attempts.away.get(message.lease)
+        has_run = found is not None and found[1].state == "running"
         match message:
-            case Granted():
-                self.asking.granted(peer, message, now_ms, ready)
-            case Waiting():
-                self.asking.waiting(peer.id, message)
-            case NotGranted():
-                self.asking.not_granted(peer.id, message, now_ms)
             case Taken():
                 self.away.taken(message)
                 self.gangs.taken(peer.id, message, now_ms, ready)
             case NotTaken():
                 self.away.not_taken(peer.id, message, now_ms, ready)
-                self.once.reported(message, now_ms, ready, has_run=False)
             case Begun() | Report() if self._is_not_ours(peer, message, ready):
                 pass
             case Begun():
                 self.away.begun(peer, message, now_ms, ready)
-                self.once.reported(message, now_ms, ready, has_run=True)
             case _:
-                found = self.coordinator.attempts.away.get(message.lease)
-                has_run = found is not None and found[1].state == "running"
                 self.away.reported(peer, message, now_ms, ready)
-                self.once.reported(message, now_ms, ready, has_run=has_run)
+        if is_its_own and not isinstance(message, Taken):
+            self.once.reported(message, now_ms, ready, has_run=has_run)
 
     def _is_not_ours(self, peer: Peer, message: Begun | Report, ready: Ready) -> bool:
         """Whether somebody reports to the wrong home; it is told which is the right one."""

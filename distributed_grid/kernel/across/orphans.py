@@ -5,8 +5,10 @@ Lives here: finding the home of a job from the owner's side. Never here: what a 
 Invariant: no attempt is told for ever to who does not want to hear of it. Its home is dead, or says
 that it is not its home: then everyone is asked, and whoever looks after the job is told from then
 on. If nobody has looked after it for a minute, what runs of it is ended, and what ended forgotten.
+Who is its home now is told by those of whom the last one told, as long as one of them lives.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -22,6 +24,9 @@ from distributed_grid.wire.across import Inquiry
 AGAIN_MS: Final = 5_000  # Everyone is asked again: somebody may take the job over meanwhile.
 UNKNOWN_MS: Final = 60_000  # For so long nobody has known it: nobody will.
 ASKED_MAX: Final = 64  # Nodes at a time; of more, others each time.
+DOUBT_MS: Final = 1_000  # Who speaks of a guest and may not is asked after again.
+
+Find = Callable[[JobId], JobRecord | None]
 
 
 class Orphan(msgspec.Struct):
@@ -36,9 +41,32 @@ class Orphan(msgspec.Struct):
 class Orphans:
     """The guests of this node that nobody looks after."""
 
-    def __init__(self, reporting: Reporting, verdicts: Verdicts) -> None:
-        self._reporting, self._verdicts = reporting, verdicts
+    def __init__(self, reporting: Reporting, verdicts: Verdicts, find: Find) -> None:
+        self._reporting, self._verdicts, self._find = reporting, verdicts, find
         self._orphans: dict[JobId, Orphan] = {}  # By guest.
+        # By guest and who spoke of it: when others were asked whether that one looks after it.
+        self._doubts: dict[tuple[JobId, NodeId], int] = {}
+
+    def names_of(self, guest: Job) -> set[NodeId]:
+        """Who may look after a guest, as far as is known here."""
+        origin = guest.spec.origin
+        assert origin is not None, "a guest"
+        names = {self._verdicts.me, self._reporting.home_of(guest), origin.home, *origin.holders}
+        record = self._find(origin.job)
+        return names if record is None else names | {record.home, *record.holders}
+
+    def _witnesses(self, guest: Job) -> list[NodeId]:
+        """Those of them who can be asked who does."""
+        return sorted(node for node in self.names_of(guest) if self._verdicts.sees(node))
+
+    def doubt(self, guest: Job, node: NodeId, now_ms: int, ready: Ready) -> None:
+        """A node speaks of a guest as its home, and is not known as such: is it by now?"""
+        assert guest.spec.origin is not None, "a guest"
+        key = (guest.spec.id, node)
+        if now_ms >= self._doubts.get(key, now_ms):
+            self._doubts[key] = now_ms + DOUBT_MS
+            question = Inquiry(jobs=(guest.spec.origin.job,))
+            ready.send += [(name, question) for name in self._witnesses(guest) or [node]]
 
     def disowned(self, job: JobId, peer: NodeId, now_ms: int) -> None:
         """A node says that it does not look after a job."""
@@ -52,19 +80,25 @@ class Orphans:
         if record.home != peer:
             self.disowned(record.job, peer, now_ms)  # Should it be told of that: it is not home.
         for guest in self._reporting.guests_of(record.job):
+            if peer not in self.names_of(guest) and self._witnesses(guest):
+                continue
             orphan = self._orphans.get(guest.spec.id)
             if has_ended(record) and orphan is not None and orphan.disowned_by == record.home:
                 continue  # It is over, and who was its home has lost it: nobody takes it up again.
             is_there = record.home == self._verdicts.me or self._verdicts.sees(record.home)
             if record.version.epoch >= guest.epoch and is_there:
                 self._orphans.pop(guest.spec.id, None)
-                if self._reporting.home_of(guest) != record.home:
+                origin = guest.spec.origin
+                if origin is not None and self._reporting.home_of(guest) != record.home:
+                    origin = msgspec.structs.replace(origin, holders=record.holders)
+                    guest.spec = msgspec.structs.replace(guest.spec, origin=origin)
                     self._reporting.report_to(guest, record.home, record.version.epoch)
                     self._reporting.tell_again(guest, now_ms)
 
     def tick(self, now_ms: int, ready: Ready) -> None:
         """Look for homes; give up those that have none."""
         untold = {guest.spec.id: guest for guest in self._reporting.untold()}
+        self._doubts = {key: at for key, at in self._doubts.items() if key[0] in untold}
         for guest in untold.values():
             if self._verdicts.is_gone(self._reporting.home_of(guest), now_ms):
                 self._orphans.setdefault(guest.spec.id, Orphan(since_ms=now_ms))

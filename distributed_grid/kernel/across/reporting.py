@@ -44,8 +44,9 @@ class Reporting:
         return [one for one in known if one is not None and (one.is_untold or not one.has_ended)]
 
     def home_of(self, guest: Job) -> NodeId:
-        """Who is told of it."""
-        return self._homes[guest.spec.id]
+        """Who is told of it, or was."""
+        assert guest.spec.origin is not None, "a guest"
+        return self._homes.get(guest.spec.id, guest.spec.origin.home)
 
     def is_told(self, peer: NodeId, guest: Job) -> bool:
         """Whether this node is the one that is told of it."""
@@ -118,7 +119,7 @@ class Reporting:
         origin = guest.spec.origin if guest is not None else None
         if guest is None or origin is None:
             return
-        home = self._homes.setdefault(guest_id, origin.home)
+        home = self._homes.setdefault(guest_id, self.home_of(guest))
         left = guest.ends[guest.confirmed :][:REPORTS_MAX]
         attempt = guest.attempts[-1]
         if left:

@@ -13,7 +13,7 @@ from zlib import crc32
 import msgspec
 
 from distributed_grid.kernel.across.asking import Asking
-from distributed_grid.kernel.across.guests import entry_of, guest_spec, obstacles
+from distributed_grid.kernel.across.guests import entry_name, entry_of, guest_spec, obstacles
 from distributed_grid.kernel.across.hosting import Hosting, Wait
 from distributed_grid.kernel.across.peers import NOBODY, Peer, Peers
 from distributed_grid.kernel.across.travelling import offered
@@ -158,13 +158,20 @@ class Stealing:
         guest = guest_spec(spec, peer)
         if obstacles(self._host, guest) or not self._asking.may_run_here(spec):
             return False
-        lease = self._host.try_reserve(entry_of(job, guest, now_ms), now_ms)
+        lease = self._host.try_reserve(entry_of(entry_name(job, home), guest, now_ms), now_ms)
         if not isinstance(lease, Lease):
             return False
         waits = Wait(
-            home=home, epoch=epoch, number=0, spec=guest, asked=spec, leases=1, until_ms=now_ms
+            home=home,
+            job=job,
+            epoch=epoch,
+            number=0,
+            spec=guest,
+            asked=spec,
+            leases=1,
+            until_ms=now_ms,
         )
-        self._hosting.offer(job, waits, lease, now_ms, ready)
+        self._hosting.offer(waits, lease, now_ms, ready)
         return True
 
 

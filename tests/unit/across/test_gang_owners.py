@@ -196,8 +196,7 @@ def test_a_start_for_more_than_was_kept_is_not_taken(room):
 
 def test_an_older_word_on_a_rank_is_not_obeyed(room):
     owner, home, spec, epoch, _, lease = committed(room)
-    newer = Epoch(2, room[2].me)
-    tell(owner, room[2].me, Poll(job=spec.id, epoch=newer, lease=lease))
+    tell(owner, home.me, Poll(job=spec.id, epoch=Epoch(2, home.me), lease=lease))
     for word in (
         start_word(spec, epoch, lease),
         Go(job=spec.id, epoch=epoch, lease=lease),

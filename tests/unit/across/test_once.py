@@ -1,5 +1,6 @@
 """Jobs that never run twice at once, over several nodes: voted on, leased, replaced, forced."""
 
+import msgspec
 import pytest
 
 from distributed_grid.errors import BadValue
@@ -398,7 +399,8 @@ def test_nobody_votes_on_a_job_that_is_known_to_be_over():
     room.finish(job)
     room.pass_time(3_000)
     late = Prepare(job=job.id, epoch=Epoch(9, room[2].me), ask=1, sets=votes.sets)
-    accept = Accept(job=job.id, ask=1, sets=votes.sets, written=Written(standing=votes))
+    standing = msgspec.structs.replace(votes, version=Fence(Epoch(9, room[2].me), 1))
+    accept = Accept(job=job.id, ask=1, sets=votes.sets, written=Written(standing=standing))
 
     for message in (late, accept):
         ready = room[1].step(Told(now_ms=room[1].now_ms, peer=room[2].me, message=message))
