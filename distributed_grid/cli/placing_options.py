@@ -9,7 +9,8 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from distributed_grid.model.job import COPIES_MAX, GANG_MAX, VOTERS_CHOICE
+from distributed_grid.model.bounds import GANG_MAX
+from distributed_grid.model.job import COPIES_MAX, VOTERS_CHOICE
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 

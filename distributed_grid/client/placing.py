@@ -12,11 +12,10 @@ import msgspec
 from distributed_grid.client.importance import word
 from distributed_grid.errors import BadValue, UnknownName
 from distributed_grid.model import duration
+from distributed_grid.model.bounds import GANG_MAX, NAMES_MAX
 from distributed_grid.model.ids import ID_DIGITS
 from distributed_grid.model.job import (
     COPIES_MAX,
-    GANG_MAX,
-    NAMES_MAX,
     NOWHERE,
     OUTPUTS_MAX,
     PATTERN_CHARACTERS_MAX,

@@ -7,7 +7,8 @@ has to be asked between them; long ones alone, so that no slot idles while anoth
 from collections.abc import Sequence
 from typing import Final
 
-CHUNK_MAX: Final = 256  # As many as one lease may carry on the wire.
+from distributed_grid.model.bounds import CHUNK_MAX
+
 CHUNK_TARGET_US: Final = 500_000  # A lease for half a second of work hides the cost of asking.
 CHUNK_UNKNOWN: Final = 4  # Before the first has ended nobody knows how long they take.
 

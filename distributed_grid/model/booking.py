@@ -9,6 +9,7 @@ import re
 import msgspec
 
 from distributed_grid.errors import BadValue
+from distributed_grid.model.bounds import Moment, Name
 from distributed_grid.model.resources import Request
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
@@ -17,12 +18,12 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 class Booking(msgspec.Struct, frozen=True, kw_only=True):
     """So much, from then to then, for a person or a project, or for whoever names it."""
 
-    name: str
+    name: Name
     request: Request
-    from_ms: int
-    until_ms: int  # Excluded.
-    user: str = ""  # Empty: any.
-    project: str = ""  # Empty: any.
+    from_ms: Moment
+    until_ms: Moment  # Excluded.
+    user: Name = ""  # Empty: any.
+    project: Name = ""  # Empty: any.
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):

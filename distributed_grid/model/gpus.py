@@ -8,11 +8,13 @@ Invariant: a share is at most one device; a request is a share of one device or 
 import re
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import Annotated
 
 import msgspec
 
 from distributed_grid.errors import BadValue
 from distributed_grid.model import milli
+from distributed_grid.model.bounds import Bytes, Count, Milli, Name
 
 ANY = "any"
 GPUS_MAX = 1_024  # Devices of one node; the largest machines sold have 72.
@@ -71,11 +73,11 @@ _FAMILY = re.compile(r"^(rtx|gtx|rx|mx)(?=a?\d)")  # RTX 4090 is a 4090, RTX A60
 class Gpu(msgspec.Struct, frozen=True, kw_only=True, order=True):
     """One device, or the free part of it."""
 
-    device: str  # Its uuid where a driver tells one, else a name such as H100#3.
-    model: str  # Canonical.
-    memory_bytes: int = 0  # 0: unknown, so no demand on memory is met.
-    compute_capability: int = 0  # 89 is 8.9; 0: unknown.
-    share_milli: int = milli.WHOLE
+    device: Name  # Its uuid where a driver tells one, else a name such as H100#3.
+    model: Name  # Canonical.
+    memory_bytes: Bytes = 0  # 0: unknown, so no demand on memory is met.
+    compute_capability: Count = 0  # 89 is 8.9; 0: unknown.
+    share_milli: Annotated[int, msgspec.Meta(ge=1, le=milli.WHOLE)] = milli.WHOLE
 
     def __post_init__(self) -> None:
         assert 0 < self.share_milli <= milli.WHOLE, "a share is at most one device"
@@ -84,10 +86,10 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True, order=True):
 class GpuRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What a job asks for: a share of one device, or whole devices, of any or one model."""
 
-    milli: int = milli.WHOLE
-    model: str = ANY  # Canonical, or any.
-    memory_bytes: int = 0  # Of each device.
-    compute_capability: int = 0  # Of each device, at least.
+    milli: Milli = milli.WHOLE
+    model: Name = ANY  # Canonical, or any.
+    memory_bytes: Bytes = 0  # Of each device.
+    compute_capability: Count = 0  # Of each device, at least.
 
     def __post_init__(self) -> None:
         if self.milli <= 0 or (self.milli > milli.WHOLE and self.milli % milli.WHOLE):

@@ -5,14 +5,17 @@ Invariant: two ids are equal exactly if their text is equal, and sort as the num
 """
 
 import re
-from typing import NewType
+from typing import Annotated, NewType
+
+import msgspec
 
 from distributed_grid.errors import BadValue
 
-NodeId = NewType("NodeId", str)
-JobId = NewType("JobId", str)
-
 ID_DIGITS = 64
+_Id = Annotated[str, msgspec.Meta(max_length=ID_DIGITS + 1)]  # A guest has a sign before it.
+NodeId = NewType("NodeId", _Id)
+JobId = NewType("JobId", _Id)
+
 _ID = re.compile(r"[0-9a-f]{64}")
 
 
@@ -31,6 +34,11 @@ def job_id_of(name: str) -> JobId:
     import hashlib  # Few need it, and it would cost every `grid run` three milliseconds.
 
     return JobId(hashlib.sha256(name.encode()).hexdigest())
+
+
+def is_id(text: str) -> bool:
+    """Whether this is the id of a node or a job, as machines write it."""
+    return _ID.fullmatch(text) is not None
 
 
 def _canonical(text: object) -> str:

@@ -10,17 +10,36 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from distributed_grid.model.across import Origin
+from distributed_grid.model.bounds import (
+    GANG_MAX,
+    INDEX_MAX,
+    NAMES_MAX,
+    Arguments,
+    Bytes,
+    Count,
+    Environment,
+    Index,
+    Moment,
+    Name,
+    Names,
+    Path,
+    Signal,
+    Span,
+    Tries,
+)
 from distributed_grid.model.ids import JobId
 from distributed_grid.model.priority import Priority
 from distributed_grid.model.resources import Request
 
-NAMES_MAX = 10_000  # Nodes one job may list; more is a label.
-GANG_MAX: Final = 1_024  # Ranks: all their addresses fit into the variable GRID_PEERS.
+AFTER_MAX: Final = 10_000
+FEATURES_MAX: Final = 1_024
 COPIES_MAX: Final = 4  # The home and three guardians.
 VOTERS: Final = 3  # On an at-most-once job: it survives the loss of any one of them.
 VOTERS_MAX: Final = 5  # … of any two.
 VOTERS_CHOICE: Final = (VOTERS, VOTERS_MAX)
-Part = tuple[int, int, int]  # Of indices, as of `range`: first, end (excluded), step.
+_Stop = Annotated[int, msgspec.Meta(ge=0, le=INDEX_MAX + 1)]
+_Step = Annotated[int, msgspec.Meta(ge=1, le=INDEX_MAX)]
+Part = tuple[Index, _Stop, _Step]  # Of indices, as of `range`: first, end (excluded), step.
 PARTS_MAX: Final = 10_000  # Ranges of one array: 200 KB in its record.
 OUTPUTS_MAX: Final = 256  # Patterns; more is a directory.
 PATTERN_CHARACTERS_MAX: Final = 4_096  # A path: what Linux takes as one.
@@ -38,14 +57,17 @@ Locality = Literal[
 ]
 
 
+_Labels = Annotated[tuple[tuple[Name, Name], ...], msgspec.Meta(max_length=NAMES_MAX)]
+
+
 class Where(msgspec.Struct, frozen=True, kw_only=True):
     """A description of nodes. As `require` all parts must hold; as `avoid`, none may."""
 
-    classes: tuple[str, ...] = ()
-    labels: tuple[tuple[str, str], ...] = ()  # Sorted by key.
-    nodes: tuple[str, ...] = ()  # Names or ids.
-    jobs: tuple[str, ...] = ()  # Nodes on which one of these runs: affinity.
-    latency_us_max: int | None = None
+    classes: Names = ()
+    labels: _Labels = ()  # Sorted by key.
+    nodes: Names = ()  # Names or ids.
+    jobs: Names = ()  # Nodes on which one of these runs: affinity.
+    latency_us_max: Count | None = None
 
 
 NOWHERE = Where()
@@ -58,27 +80,27 @@ Patterns = Annotated[tuple[_Pattern, ...], msgspec.Meta(max_length=OUTPUTS_MAX)]
 class Work(msgspec.Struct, frozen=True, kw_only=True):
     """What a job runs, and how long it may."""
 
-    argv: tuple[str, ...]
-    cwd: str
-    env: dict[str, str] = {}
-    told: tuple[str, ...] = ()  # Those of `env` that were given by name: elsewhere only they count.
+    argv: Arguments
+    cwd: Path
+    env: Environment = {}
+    told: Arguments = ()  # Those of `env` that were given by name: elsewhere only they count.
     is_abroad: bool = False  # It has left the machine it was submitted on, with no more than those.
-    image: str = ""  # Empty: a plain process; else a container of this image.
-    timeout_ms: int = 0  # Of each process; 0: none.
-    grace_ms: int = 10_000  # Between asking it to end and killing it.
+    image: Path = ""  # Empty: a plain process; else a container of this image.
+    timeout_ms: Span = 0  # Of each process; 0: none.
+    grace_ms: Span = 10_000  # Between asking it to end and killing it.
     # Where it was submitted: the file that gets what it wrote once it has ended; empty: none.
-    log: str = ""
+    log: Path = ""
 
 
 class Array(msgspec.Struct, frozen=True, kw_only=True, dict=True, cache_hash=True):
     """One job of many processes, told apart by GRID_ARRAY_INDEX."""
 
-    start: int = 0
+    start: Index = 0
     # Excluded. None: those of `parts`; members who know no parts cannot read that, and so never
     # look after such a job.
-    stop: int | None = None
-    step: int = 1
-    width: int = 0  # How many may run at once; 0: as many as fit.
+    stop: _Stop | None = None
+    step: _Step = 1
+    width: Index = 0  # How many may run at once; 0: as many as fit.
     parts: Annotated[tuple[Part, ...], msgspec.Meta(max_length=PARTS_MAX)] = ()
 
     def __post_init__(self) -> None:
@@ -113,9 +135,9 @@ class After(msgspec.Struct, frozen=True, kw_only=True):
 class Preempt(msgspec.Struct, frozen=True, kw_only=True):
     """How a job is asked to give way, and whether it may be."""
 
-    signal: int = 15
-    grace_ms: int = 10_000  # From the signal until its processes are killed.
-    command: tuple[str, ...] = ()  # Run in its directory when it is warned, to save its state.
+    signal: Signal = 15
+    grace_ms: Span = 10_000  # From the signal until its processes are killed.
+    command: Arguments = ()  # Run in its directory when it is warned, to save its state.
     is_forbidden: bool = False  # Only with the owner's permission.
 
 
@@ -123,38 +145,41 @@ class Shipment(msgspec.Struct, frozen=True, kw_only=True):
     """The files that travel with a job: its work directory, or a part of it."""
 
     manifest: Hash  # Its id.
-    size_bytes: Annotated[int, msgspec.Meta(ge=0, lt=2**62)]  # Of all files together.
+    size_bytes: Bytes  # Of all files together.
     files: Annotated[int, msgspec.Meta(ge=0, le=FILES_MAX)]
     is_named: bool = False  # Somebody said what travels; else it is the directory as it was.
+
+
+_Features = Annotated[tuple[Name, ...], msgspec.Meta(max_length=FEATURES_MAX)]
 
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What a job needs of the node it runs on. Filters exclude; wishes only rank."""
 
     id: JobId
-    name: str
+    name: Name
     request: Request = Request()
     require: Where = NOWHERE  # Filter.
     avoid: Where = NOWHERE  # Filter.
     prefer: Where = NOWHERE  # Wish.
     avoid_if_possible: Where = NOWHERE  # Wish.
-    arch: str = ""  # Empty: any.
-    features: tuple[str, ...] = ()  # Sorted; the node must have them all.
+    arch: Name = ""  # Empty: any.
+    features: _Features = ()  # Sorted; the node must have them all.
     battery_safe: bool = True  # False: never on a node that runs on battery.
     work: Work | None = None  # None: only to be placed, as by `grid place`.
     array: Array | None = None
-    after: tuple[After, ...] = ()
-    retries: int = 0  # Of the job's own failures: non-zero exit, timeout.
-    losses_max: int = 3  # Of nodes, keepers, boots; then it is lost for good.
+    after: Annotated[tuple[After, ...], msgspec.Meta(max_length=AFTER_MAX)] = ()
+    retries: Tries = 0  # Of the job's own failures: non-zero exit, timeout.
+    losses_max: Tries = 3  # Of nodes, keepers, boots; then it is lost for good.
     wait_for_capacity: bool = False  # Accept more than there is, and wait for it.
-    user: str = ""
+    user: Name = ""
     priority: Priority = "medium"
-    project: str = ""
+    project: Name = ""
     is_shared: bool = False  # Runs on what the owner offers, not on all there is.
     preempt: Preempt = Preempt()
-    start_ms: int = 0  # Not before this moment; 0: at once.
-    deadline_ms: int = 0  # Ended by this moment, one way or the other; 0: none.
-    booking: str = ""  # The name of the booking whose resources it may use.
+    start_ms: Moment = 0  # Not before this moment; 0: at once.
+    deadline_ms: Moment = 0  # Ended by this moment, one way or the other; 0: none.
+    booking: Name = ""  # The name of the booking whose resources it may use.
     policy: PolicyName = ""  # Empty: the mesh's.
     locality: Locality = ""  # Wish.
     at_most_once: bool = False  # Never two processes, even if a node comes back from the dead.

@@ -6,26 +6,31 @@ Invariant: no amount is negative; taking and giving back the same leaves the sam
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import Annotated
 
 import msgspec
 
 from distributed_grid.errors import BadValue, NotEnough
 from distributed_grid.model import bytesize, milli
+from distributed_grid.model.bounds import Bytes, Milli, Name
 from distributed_grid.model.gpus import GPUS_MAX, Gpu, GpuRequest
 
 CUSTOM_KINDS_MAX = 64  # Of one node; they are typed by people, not generated.
 _KIND = re.compile(r"[a-z][a-z0-9_.-]{0,62}(:[A-Za-z0-9_.-]{1,63})?")
 RESERVED_KINDS = frozenset({"cpu", "cpus", "cpu_cores", "memory", "storage", "gpu", "gpus"})
 
+Amounts = Annotated[tuple[tuple[Name, Milli], ...], msgspec.Meta(max_length=CUSTOM_KINDS_MAX)]
+_Gpus = Annotated[tuple[Gpu, ...], msgspec.Meta(max_length=GPUS_MAX)]
+
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """What a job asks of one node."""
 
-    cpu_milli: int = 0
-    memory_bytes: int = 0
-    storage_bytes: int = 0
+    cpu_milli: Milli = 0
+    memory_bytes: Bytes = 0
+    storage_bytes: Bytes = 0
     gpus: GpuRequest | None = None
-    custom: tuple[tuple[str, int], ...] = ()  # Sorted by kind, in thousandths.
+    custom: Amounts = ()  # Sorted by kind, in thousandths.
 
     def __post_init__(self) -> None:
         _check_amounts(self.cpu_milli, self.memory_bytes, self.storage_bytes, self.custom)
@@ -34,11 +39,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 class Resources(msgspec.Struct, frozen=True, kw_only=True):
     """What there is: of a node in all, free on it now, or granted to a job."""
 
-    cpu_milli: int = 0
-    memory_bytes: int = 0
-    storage_bytes: int = 0
-    gpus: tuple[Gpu, ...] = ()  # Sorted by device; each device once.
-    custom: tuple[tuple[str, int], ...] = ()  # Sorted by kind, in thousandths, none zero.
+    cpu_milli: Milli = 0
+    memory_bytes: Bytes = 0
+    storage_bytes: Bytes = 0
+    gpus: _Gpus = ()  # Sorted by device; each device once.
+    custom: Amounts = ()  # Sorted by kind, in thousandths, none zero.
 
     def __post_init__(self) -> None:
         _check_amounts(self.cpu_milli, self.memory_bytes, self.storage_bytes, self.custom)

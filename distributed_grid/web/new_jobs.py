@@ -18,7 +18,8 @@ from distributed_grid.errors import BadValue, GridError
 from distributed_grid.model.ids import JobId
 from distributed_grid.model.job import JobSpec, Work
 from distributed_grid.model.resources import Request
-from distributed_grid.web.admission import NAME_CHARACTERS_MAX, refusals
+from distributed_grid.model.soundness import NAME_CHARACTERS_MAX
+from distributed_grid.web.admission import refusals
 from distributed_grid.web.mistakes import (
     SHOWN_MAX,
     Mistake,

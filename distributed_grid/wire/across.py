@@ -8,11 +8,29 @@ carries its epoch, mostly with a number, and whoever knows a higher one ignores 
 the lease's name is enough.
 """
 
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
-from distributed_grid.model.across import Epoch, Fence, Saved
+from distributed_grid.model.across import Epoch, Fence, Nodes, Peers, Rank, Ranks, SavedStates
+from distributed_grid.model.bounds import (
+    COUNT_MAX,
+    LEASES_MAX,
+    SPEC_BYTES_MAX,
+    Bytes,
+    Cores,
+    Count,
+    Devices,
+    Indices,
+    Milli,
+    Moment,
+    Name,
+    Pid,
+    Sentence,
+    Sentences,
+    Span,
+    Word,
+)
 from distributed_grid.model.ids import JobId, NodeId
 from distributed_grid.model.job import JobSpec
 from distributed_grid.wire.keeper import Ended
@@ -23,6 +41,11 @@ REPORTS_MAX: Final = 256  # In one message: as many as a chunk has indices.
 STOLEN_MAX: Final = 8  # Waiting jobs that an idle node is told of at once.
 
 
+LINE_MAX: Final = 1_024  # That is read of a line.
+INQUIRIES_MAX: Final = 100_000  # That are read of a question.
+Record = Annotated[bytes, msgspec.Meta(max_length=SPEC_BYTES_MAX)]
+Mark = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
+
 # Owners
 
 
@@ -31,11 +54,18 @@ class Reserve(msgspec.Struct, frozen=True, kw_only=True, tag="reserve"):
 
     job: JobId
     epoch: Epoch
-    number: int  # Of the coordinator's requests for this job; rises.
+    number: Count  # Of the coordinator's requests for this job; rises.
     spec: JobSpec  # Without its work: what it needs, whose it is, how important.
-    waited_ms: int = 0  # How long it waits already, anywhere: waiting lifts it.
-    leases: int = 1  # Of an array: how many it could use there.
+    waited_ms: Moment = 0  # How long it waits already, anywhere: waiting lifts it.
+    leases: Annotated[int, msgspec.Meta(ge=1, le=COUNT_MAX)] = (
+        1  # Of an array: how many it could use there.
+    )
     may_clear: bool = False  # It has no other hope: what was lent to others may give way for it.
+
+    def __post_init__(self) -> None:
+        """Whoever knows no limit asks for as many as there are thousandths of a core."""
+        if self.leases > LEASES_MAX:
+            msgspec.structs.force_setattr(self, "leases", LEASES_MAX)
 
 
 class Granted(msgspec.Struct, frozen=True, kw_only=True, tag="granted"):
@@ -43,11 +73,11 @@ class Granted(msgspec.Struct, frozen=True, kw_only=True, tag="granted"):
 
     job: JobId
     epoch: Epoch
-    number: int  # Of the request; 0: nobody asked, the sender is idle and stole it.
-    lease: str  # 128 random bits; used by one Start.
-    cores: tuple[int, ...] = ()
-    gpus: tuple[str, ...] = ()
-    slots: int = 1  # How many such leases the owner could run side by side.
+    number: Count  # Of the request; 0: nobody asked, the sender is idle and stole it.
+    lease: Word  # 128 random bits; used by one Start.
+    cores: Cores = ()
+    gpus: Devices = ()
+    slots: Count = 1  # How many such leases the owner could run side by side.
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True, tag="waiting"):
@@ -55,9 +85,9 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True, tag="waiting"):
 
     job: JobId
     epoch: Epoch
-    number: int
-    position: int
-    why: str = ""  # What keeps the first of the line there, in a few words.
+    number: Count
+    position: Count
+    why: Sentence = ""  # What keeps the first of the line there, in a few words.
     is_clearing: bool = False  # Others give way for it: it had better start nowhere else.
 
 
@@ -66,8 +96,8 @@ class NotGranted(msgspec.Struct, frozen=True, kw_only=True, tag="not-granted"):
 
     job: JobId
     epoch: Epoch
-    number: int
-    reasons: tuple[str, ...]
+    number: Count
+    reasons: Sentences
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True, tag="start"):
@@ -75,34 +105,34 @@ class Start(msgspec.Struct, frozen=True, kw_only=True, tag="start"):
 
     job: JobId
     epoch: Epoch
-    number: int
-    lease: str  # And the attempt's id from now on.
+    number: Count
+    lease: Word  # And the attempt's id from now on.
     spec: JobSpec  # Whole, with its work.
-    attempt: int  # Its number: GRID_ATTEMPT.
-    indices: tuple[int, ...] = ()
-    rank: int = 0
-    ranks: int = 1  # More than one: it waits for its Go.
-    peers: tuple[str, ...] = ()
-    rendezvous: str = ""
+    attempt: Count  # Its number: GRID_ATTEMPT.
+    indices: Indices = ()
+    rank: Rank = 0
+    ranks: Ranks = 1  # More than one: it waits for its Go.
+    peers: Peers = ()
+    rendezvous: Name = ""
     # Of an at-most-once job: what its voters hold. It runs once they have renewed its lease.
     standing: Standing | None = None
-    saved: tuple[Saved, ...] = ()  # States of its job, the newest first: it goes on from one.
-    holders: tuple[NodeId, ...] = ()  # Who may look after the job next: they are obeyed, too.
+    saved: SavedStates = ()  # States of its job, the newest first: it goes on from one.
+    holders: Nodes = ()  # Who may look after the job next: they are obeyed, too.
 
 
 class Taken(msgspec.Struct, frozen=True, kw_only=True, tag="taken"):
     """The attempt is durable here, and runs or will at once."""
 
     job: JobId
-    lease: str
+    lease: Word
 
 
 class NotTaken(msgspec.Struct, frozen=True, kw_only=True, tag="not-taken"):
     """No such lease: unknown, used, expired, or of a lower epoch. Nothing runs."""
 
     job: JobId
-    lease: str
-    why: str
+    lease: Word
+    why: Sentence
 
 
 class Withdrawn(msgspec.Struct, frozen=True, kw_only=True, tag="withdrawn"):
@@ -110,7 +140,7 @@ class Withdrawn(msgspec.Struct, frozen=True, kw_only=True, tag="withdrawn"):
 
     job: JobId
     epoch: Epoch
-    number: int
+    number: Count
 
 
 class Halt(msgspec.Struct, frozen=True, kw_only=True, tag="halt"):
@@ -123,8 +153,8 @@ class Halt(msgspec.Struct, frozen=True, kw_only=True, tag="halt"):
 
     job: JobId
     epoch: Epoch
-    lease: str
-    grace_ms: int = 10_000
+    lease: Word
+    grace_ms: Span = 10_000
     why: Literal["cancelled", "twice"] = "cancelled"  # twice: another one counts.
 
 
@@ -132,29 +162,33 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True, tag="begun"):
     """A process of the attempt runs."""
 
     job: JobId
-    lease: str
-    pid: int
-    at_ms: int
-    resumed: str = ""  # With which state it began, in words. Empty: none came.
-    suspended: str = ""  # Why it stands still now; empty: it does not. Said whenever it changes.
+    lease: Word
+    pid: Pid
+    at_ms: Moment
+    resumed: Sentence = ""  # With which state it began, in words. Empty: none came.
+    suspended: Sentence = (
+        ""  # Why it stands still now; empty: it does not. Said whenever it changes.
+    )
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, tag="report"):
     """All that ended of an attempt so far, from the first on; kept until it is confirmed."""
 
     job: JobId
-    lease: str
-    first: int  # How many ends came before these, and were confirmed.
-    ends: tuple[Ended, ...]  # As the keeper told them; of a chunk one for each index.
-    resumed: str = ""  # As in Begun, of one that ended before that was told.
+    lease: Word
+    first: Count  # How many ends came before these, and were confirmed.
+    ends: Annotated[
+        tuple[Ended, ...], msgspec.Meta(max_length=REPORTS_MAX)
+    ]  # As the keeper told them; of a chunk one for each index.
+    resumed: Sentence = ""  # As in Begun, of one that ended before that was told.
 
 
 class Confirmed(msgspec.Struct, frozen=True, kw_only=True, tag="confirmed"):
     """So many ends of the attempt are durable at the coordinator and at one holder more."""
 
     job: JobId
-    lease: str
-    ends: int
+    lease: Word
+    ends: Count
 
 
 class Poll(msgspec.Struct, frozen=True, kw_only=True, tag="poll"):
@@ -165,7 +199,7 @@ class Poll(msgspec.Struct, frozen=True, kw_only=True, tag="poll"):
 
     job: JobId
     epoch: Epoch
-    lease: str
+    lease: Word
     has_begun: bool = False  # As far as its home knows.
 
 
@@ -175,14 +209,17 @@ class Poll(msgspec.Struct, frozen=True, kw_only=True, tag="poll"):
 class Idle(msgspec.Struct, frozen=True, kw_only=True, tag="idle"):
     """There is room here: who waits at your place?"""
 
-    cpu_milli: int
-    memory_bytes: int
+    cpu_milli: Milli
+    memory_bytes: Bytes
+
+
+Waits = tuple[NodeId, JobId, Epoch, JobSpec]
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, tag="line"):
     """The first who wait here and would fit, each with its coordinator."""
 
-    waiting: tuple[tuple[NodeId, JobId, Epoch, JobSpec], ...]  # At most STOLEN_MAX.
+    waiting: Annotated[tuple[Waits, ...], msgspec.Meta(max_length=LINE_MAX)]  # At most STOLEN_MAX.
 
 
 # Holders
@@ -191,7 +228,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, tag="line"):
 class Copy(msgspec.Struct, frozen=True, kw_only=True, tag="copy"):
     """Keep this record."""
 
-    record: bytes  # A JobRecord; what a holder does not understand of it, it keeps.
+    record: Record  # A JobRecord; what a holder does not understand of it, it keeps.
 
 
 class Copied(msgspec.Struct, frozen=True, kw_only=True, tag="copied"):
@@ -199,7 +236,7 @@ class Copied(msgspec.Struct, frozen=True, kw_only=True, tag="copied"):
 
     job: JobId
     version: Fence
-    mark: int = 0  # Of the Copy that this answers: the CRC-32 of its bytes. 0: of an Inquiry.
+    mark: Mark = 0  # Of the Copy that this answers: the CRC-32 of its bytes. 0: of an Inquiry.
 
 
 class NotCopied(msgspec.Struct, frozen=True, kw_only=True, tag="not-copied"):
@@ -207,13 +244,15 @@ class NotCopied(msgspec.Struct, frozen=True, kw_only=True, tag="not-copied"):
 
     job: JobId
     version: Fence
-    why: str
+    why: Sentence
 
 
 class Inquiry(msgspec.Struct, frozen=True, kw_only=True, tag="inquiry"):
     """Do you hold a record of this job? Asked by a restarted coordinator, and by whoever doubts."""
 
-    jobs: tuple[JobId, ...]  # At most INQUIRED_MAX; of more, only so many are answered.
+    jobs: Annotated[
+        tuple[JobId, ...], msgspec.Meta(max_length=INQUIRIES_MAX)
+    ]  # At most INQUIRED_MAX; of more, only so many are answered.
     is_short: bool = False  # Only whether the other still has them: Copied will do.
 
 
@@ -221,7 +260,7 @@ class Holding(msgspec.Struct, frozen=True, kw_only=True, tag="holding"):
     """The answer for one job; empty: I do not know it."""
 
     job: JobId
-    record: bytes = b""
+    record: Record = b""
 
 
 class Dispensable(msgspec.Struct, frozen=True, kw_only=True, tag="dispensable"):

@@ -9,22 +9,31 @@ from typing import Annotated, Final
 
 import msgspec
 
-from distributed_grid.model.across import Epoch
+from distributed_grid.model.across import Epoch, Rank, Ranks
+from distributed_grid.model.bounds import (
+    GANG_MAX,
+    Cores,
+    Count,
+    Devices,
+    Moment,
+    Port,
+    Sentences,
+    Word,
+)
 from distributed_grid.model.ids import JobId
-from distributed_grid.model.job import GANG_MAX, JobSpec
+from distributed_grid.model.job import JobSpec
 
 ADDRESS_CHARACTERS_MAX: Final = 256  # A host name, or an address of any kind.
 
-Ranks = Annotated[int, msgspec.Meta(ge=1, le=GANG_MAX)]
 Address = Annotated[str, msgspec.Meta(max_length=ADDRESS_CHARACTERS_MAX)]
 
 
 class HeldLease(msgspec.Struct, frozen=True, array_like=True):
     """Room for one rank."""
 
-    lease: str
-    cores: tuple[int, ...] = ()
-    gpus: tuple[str, ...] = ()
+    lease: Word
+    cores: Cores = ()
+    gpus: Devices = ()
 
 
 class Hold(msgspec.Struct, frozen=True, kw_only=True, tag="hold"):
@@ -32,11 +41,11 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True, tag="hold"):
 
     job: JobId
     epoch: Epoch
-    number: int
+    number: Count
     spec: JobSpec  # Without its work.
     ranks: Ranks
-    since_ms: int  # When it was submitted: of two gangs of one priority the earlier comes first.
-    waited_ms: int = 0
+    since_ms: Moment  # When it was submitted: of two gangs of one priority the earlier comes first.
+    waited_ms: Moment = 0
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True, tag="held"):
@@ -52,7 +61,7 @@ class NotHeld(msgspec.Struct, frozen=True, kw_only=True, tag="not-held"):
 
     job: JobId
     epoch: Epoch
-    reasons: tuple[str, ...]
+    reasons: Sentences
 
 
 class Revoked(msgspec.Struct, frozen=True, kw_only=True, tag="revoked"):
@@ -67,10 +76,12 @@ class CommitHold(msgspec.Struct, frozen=True, kw_only=True, tag="commit-hold"):
 
     job: JobId
     epoch: Epoch
-    number: int
-    attempt: int  # One number for all ranks.
+    number: Count
+    attempt: Count  # One number for all ranks.
     world: Ranks
-    ranks: Annotated[tuple[tuple[str, int], ...], msgspec.Meta(max_length=GANG_MAX)]  # Lease, rank.
+    ranks: Annotated[
+        tuple[tuple[Word, Rank], ...], msgspec.Meta(max_length=GANG_MAX)
+    ]  # Lease, rank.
 
 
 class Committed(msgspec.Struct, frozen=True, kw_only=True, tag="committed"):
@@ -78,9 +89,9 @@ class Committed(msgspec.Struct, frozen=True, kw_only=True, tag="committed"):
 
     job: JobId
     epoch: Epoch
-    attempt: int
+    attempt: Count
     address: Address = ""  # Where others reach this node; empty: by its name.
-    port: Annotated[int, msgspec.Meta(ge=0, le=65_535)] = 0  # One that was free; 0: none is known.
+    port: Port = 0  # One that was free; 0: none is known.
 
 
 class ReleaseHold(msgspec.Struct, frozen=True, kw_only=True, tag="release-hold"):
@@ -88,7 +99,7 @@ class ReleaseHold(msgspec.Struct, frozen=True, kw_only=True, tag="release-hold")
 
     job: JobId
     epoch: Epoch
-    number: int
+    number: Count
 
 
 class Go(msgspec.Struct, frozen=True, kw_only=True, tag="go"):
@@ -96,7 +107,7 @@ class Go(msgspec.Struct, frozen=True, kw_only=True, tag="go"):
 
     job: JobId
     epoch: Epoch
-    lease: str
+    lease: Word
 
 
 GangMessage = Hold | Held | NotHeld | Revoked | CommitHold | Committed | ReleaseHold | Go

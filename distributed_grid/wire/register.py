@@ -6,34 +6,41 @@ Invariant: everything may be said twice, and arrive late or never: an answer rep
 its question, drawn by lot, so that nobody takes an answer to an earlier life for its own.
 """
 
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
 from distributed_grid.model.across import Epoch, Fence
+from distributed_grid.model.bounds import Body, Count, Lot, Word
 from distributed_grid.model.ids import JobId, NodeId
 
 RENEWALS_MAX: Final = 256  # In one message: some 50 kB, and more than a machine runs at once.
+
+MEMBERS_MAX: Final = 16  # Voters of one set; there are at most five.
+SETS_MAX: Final = 4
 
 
 class Member(msgspec.Struct, frozen=True, order=True, array_like=True):
     """Who votes: a node with the store that it had then. A new store is somebody else."""
 
     node: NodeId
-    store: str
+    store: Word
 
 
-Sets = tuple[tuple[Member, ...], ...]  # A majority of each is needed: one set, or old and next.
+Members = Annotated[tuple[Member, ...], msgspec.Meta(max_length=MEMBERS_MAX)]
+Sets = Annotated[
+    tuple[Members, ...], msgspec.Meta(max_length=SETS_MAX)
+]  # A majority of each is needed: one set, or old and next.
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """Who votes on a job, and which attempt may run."""
 
     version: Fence = Fence()  # Of the write.
-    voters: tuple[Member, ...] = msgspec.field(default=(), name="guardians")  # As it was called.
-    next: tuple[Member, ...] = ()  # While the set changes: those who will be.
+    voters: Members = msgspec.field(default=(), name="guardians")  # As it was called.
+    next: Members = ()  # While the set changes: those who will be.
     attempt: Fence = Fence()  # Under which the attempt runs: the write that named or adopted it.
-    lease: str = ""  # The attempt's id. Empty: none was named yet, or none may run any more.
+    lease: Word = ""  # The attempt's id. Empty: none was named yet, or none may run any more.
     node: NodeId = NodeId("")  # That may run it.
 
     @property
@@ -46,7 +53,7 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     """What the register holds."""
 
     standing: Standing
-    value: bytes = b""  # A JobRecord.
+    value: Body = b""  # A JobRecord.
 
 
 # Writing
@@ -57,7 +64,7 @@ class Prepare(msgspec.Struct, frozen=True, kw_only=True, tag="vote-prepare"):
 
     job: JobId
     epoch: Epoch
-    ask: int
+    ask: Lot
     sets: Sets  # As the asker knows them.
     is_forced: bool = False  # A person says so: whoever voted before need not be asked.
 
@@ -67,8 +74,8 @@ class Promised(msgspec.Struct, frozen=True, kw_only=True, tag="vote-promised"):
 
     job: JobId
     epoch: Epoch
-    ask: int
-    store: str
+    ask: Lot
+    store: Word
     written: Written | None = None
 
 
@@ -77,8 +84,8 @@ class NotPromised(msgspec.Struct, frozen=True, kw_only=True, tag="vote-not-promi
 
     job: JobId
     epoch: Epoch
-    ask: int
-    store: str
+    ask: Lot
+    store: Word
     promised: Epoch
     written: Written | None = None
 
@@ -87,7 +94,7 @@ class Accept(msgspec.Struct, frozen=True, kw_only=True, tag="vote-accept"):
     """Keep this from now on."""
 
     job: JobId
-    ask: int
+    ask: Lot
     sets: Sets  # Whose majorities decide on it.
     written: Written
     is_forced: bool = False
@@ -97,18 +104,18 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True, tag="vote-accepted"):
     """I do, durably."""
 
     job: JobId
-    ask: int
+    ask: Lot
     version: Fence
-    store: str
+    store: Word
 
 
 class NotAccepted(msgspec.Struct, frozen=True, kw_only=True, tag="vote-not-accepted"):
     """I have promised not to."""
 
     job: JobId
-    ask: int
+    ask: Lot
     version: Fence
-    store: str
+    store: Word
     promised: Epoch
 
 
@@ -119,7 +126,7 @@ class Renewal(msgspec.Struct, frozen=True, array_like=True):
     """One attempt that wants to go on."""
 
     job: JobId
-    lease: str
+    lease: Word
     fence: Fence
     version: Fence  # Of the newest standing that its node has seen.
 
@@ -127,19 +134,21 @@ class Renewal(msgspec.Struct, frozen=True, array_like=True):
 class RenewLeases(msgspec.Struct, frozen=True, kw_only=True, tag="vote-renew"):
     """All attempts here that you are a voter of."""
 
-    life: int  # Of the asker: another at every start.
-    sent_us: int  # On the asker's clock, read before this was sent.
-    renewals: tuple[Renewal, ...]  # At most RENEWALS_MAX.
+    life: Lot  # Of the asker: another at every start.
+    sent_us: Count  # On the asker's clock, read before this was sent.
+    renewals: Annotated[tuple[Renewal, ...], msgspec.Meta(max_length=RENEWALS_MAX)]
 
 
 class LeasesRenewed(msgspec.Struct, frozen=True, kw_only=True, tag="vote-renewed"):
     """Those who may go on; and of whoever may not, or does not know it, the standing."""
 
-    life: int
-    sent_us: int
-    store: str
-    renewed: tuple[str, ...] = ()
-    standings: tuple[tuple[str, Standing], ...] = ()  # By lease.
+    life: Lot
+    sent_us: Count
+    store: Word
+    renewed: Annotated[tuple[Word, ...], msgspec.Meta(max_length=RENEWALS_MAX)] = ()
+    standings: Annotated[
+        tuple[tuple[Word, Standing], ...], msgspec.Meta(max_length=RENEWALS_MAX)
+    ] = ()  # By lease.
 
 
 # Stores
@@ -148,18 +157,18 @@ class LeasesRenewed(msgspec.Struct, frozen=True, kw_only=True, tag="vote-renewed
 class Recollect(msgspec.Struct, frozen=True, kw_only=True, tag="vote-recollect"):
     """My store has made so many votes: remember that. Do you remember more?"""
 
-    life: int
-    store: str
-    count: int
+    life: Lot
+    store: Word
+    count: Count
 
 
 class Recollected(msgspec.Struct, frozen=True, kw_only=True, tag="vote-recollected"):
     """The most that I remember, durably, of your store."""
 
-    life: int
-    store: str
-    count: int
-    by: str  # The store of who answers.
+    life: Lot
+    store: Word
+    count: Count
+    by: Word  # The store of who answers.
 
 
 RegisterMessage = (

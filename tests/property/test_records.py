@@ -19,13 +19,14 @@ from distributed_grid.kernel.across.record_parts import encode as encode_part
 from distributed_grid.kernel.across.record_runs import Run, covers
 from distributed_grid.model.across import Epoch, Fence
 from distributed_grid.model.ids import job_id_of
+from distributed_grid.model.job import Array
 from distributed_grid.wire.api import ENDED
 from tests.node_world import a_job
 
 SIZE = 6
 NODES = ["a", "b", "c"]
 STATES = ["named", "begun", "lost", "ended", "dreaming"]
-PLAIN, ARRAY = a_job("plain"), a_job("array")
+PLAIN, ARRAY = a_job("plain"), a_job("array", array=Array(start=0, stop=SIZE))
 
 
 class Dice(random.Random):

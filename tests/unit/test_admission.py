@@ -1,5 +1,6 @@
 """What a stranger may not put into a job or a booking about importance, dates and names."""
 
+import msgspec
 import pytest
 
 from distributed_grid.errors import BadValue, UnknownName
@@ -7,7 +8,7 @@ from distributed_grid.model.across import Epoch, Origin
 from distributed_grid.model.booking import Booking
 from distributed_grid.model.job import Array, Preempt, Where, Work
 from distributed_grid.model.resources import Request
-from distributed_grid.web.admission import MOMENT_MS_MAX, admit, admit_booking
+from distributed_grid.web.admission import admit, admit_booking
 from distributed_grid.web.new_jobs import new_jobs
 from tests.node_world import a_job
 
@@ -30,12 +31,21 @@ def test_a_job_of_ours_is_admitted():
     [
         ({"project": "a\nb"}, "project"),
         ({"booking": "x" * 254}, "booking"),
-        ({"start_ms": -1}, "start_ms"),
-        ({"deadline_ms": MOMENT_MS_MAX + 1}, "deadline_ms"),
-        ({"preempt": Preempt(signal=0)}, "preempt.signal"),
-        ({"preempt": Preempt(signal=65)}, "preempt.signal"),
-        ({"preempt": Preempt(grace_ms=-1)}, "preempt.grace_ms"),
         ({"preempt": Preempt(command=("a\0b",))}, "preempt.command"),
+        ({"id": "../one"}, "id"),
+        ({"work": None}, "work"),
+        ({"work": Work(argv=("",), cwd="/")}, "work.argv"),
+        ({"work": Work(argv=("a\0b",), cwd="/")}, "work.argv"),
+        ({"work": Work(argv=("true",), cwd="srv")}, "work.cwd"),
+        ({"work": Work(argv=("true",), cwd="/", image="x" * 1_025)}, "work.image"),
+        ({"work": Work(argv=("true",), cwd="/", env={"": "b"})}, "work.env"),
+        ({"work": Work(argv=("true",), cwd="/", env={"a=": "b"})}, "work.env"),
+        ({"work": Work(argv=("true",), cwd="/", env={"a\0": "b", "c": "d"})}, "work.env"),
+        ({"work": Work(argv=("true",), cwd="/", env={"a": "b\0"})}, "work.env"),
+        ({"user": "ada@a\nb"}, "user"),
+        ({"name": ""}, "name"),
+        ({"array": Array(start=2, stop=2)}, "array"),
+        ({"array": Array(start=0, stop=10_000_001)}, "array"),
         ({"origin": Origin(home="a", job="b", epoch=Epoch(), attempt="c")}, "origin"),
         ({"gang": 2, "array": Array(start=0, stop=2)}, "gang"),
         ({"require": Where(nodes=("n",) * 10_001)}, "require"),
@@ -44,7 +54,6 @@ def test_a_job_of_ours_is_admitted():
         ({"avoid_if_possible": Where(jobs=("x" * 254,))}, "avoid_if_possible"),
         ({"work": Work(argv=("true",), cwd="/", log="out")}, "work.log"),
         ({"work": Work(argv=("true",), cwd="/", log="/a\0b")}, "work.log"),
-        ({"work": Work(argv=("true",), cwd="/", log="/" + "a" * 4_096)}, "work.log"),
         ({"outputs": ("/etc/*",)}, "outputs"),
         ({"outputs": ("a/../../b",)}, "outputs"),
         ({"outputs": ("a\0",)}, "outputs"),
@@ -55,7 +64,7 @@ def test_a_job_of_ours_is_admitted():
 )
 def test_a_job_that_no_client_would_send_is_refused_at_its_field(fields, what):
     with pytest.raises(BadValue) as caught:
-        admit(a_job("one", **fields))
+        admit(msgspec.structs.replace(a_job("one"), **fields))
 
     assert caught.value.field == what
 
@@ -64,8 +73,7 @@ def test_a_job_that_no_client_would_send_is_refused_at_its_field(fields, what):
     ("fields", "what"),
     [
         ({"user": "a\nb"}, "user"),
-        ({"from_ms": -1}, "from_ms"),
-        ({"until_ms": MOMENT_MS_MAX + 1}, "until_ms"),
+        ({"project": "x" * 254}, "project"),
     ],
 )
 def test_a_booking_that_no_client_would_send_is_refused_at_its_field(fields, what):

@@ -64,7 +64,7 @@ def test_indices_are_written_as_people_write_them(indices, text):
     [(), ((3, 3, 1),), ((0, 9, 0),), ((5, 9, 1), (0, 3, 1)), ((0, 5, 1), (4, 9, 1)), ((-1, 3, 1),)],
 )
 def test_ranges_that_do_not_rise_are_refused_wherever_they_come_from(parts):
-    with pytest.raises(msgspec.ValidationError, match="expected"):
+    with pytest.raises(msgspec.ValidationError, match=r"[Ee]xpected"):
         msgspec.json.decode(msgspec.json.encode({"parts": parts}), type=Array)
 
 

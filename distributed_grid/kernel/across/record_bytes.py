@@ -5,17 +5,30 @@ Invariant: equal records have equal bytes; what comes out of `decode` is sound i
 has the fields that a newer version wrote.
 """
 
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
 from distributed_grid.kernel.across.record import JobRecord, Line, normal
-from distributed_grid.kernel.across.record_parts import fields_of, note_of, result_of, standing_of
-from distributed_grid.kernel.across.record_runs import Run, is_sound
-from distributed_grid.model.across import Fence
-from distributed_grid.model.ids import ID_DIGITS, JobId, NodeId
+from distributed_grid.kernel.across.record_parts import (
+    fields_of,
+    note_of,
+    result_of,
+    standing_of,
+)
+from distributed_grid.kernel.across.record_runs import Runs, is_sound
+from distributed_grid.model.across import Fence, Nodes
+from distributed_grid.model.bounds import CHUNK_MAX, INDICES_MAX, RISING_MAX, Code, Place, Word
+from distributed_grid.model.ids import JobId, is_id
 from distributed_grid.model.job import JobSpec
+from distributed_grid.model.soundness import check
 from distributed_grid.wire.mesh import JUNK
+
+NOTES_READ_MAX: Final = 16_384  # Of which four times as few are kept, as of the others below.
+RESULTS_READ_MAX: Final = 16
+LINES_READ_MAX: Final = 1_024
+
+_Results = Annotated[tuple[msgspec.Raw, ...], msgspec.Meta(max_length=RESULTS_READ_MAX)]
 
 
 class _Written(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -26,14 +39,14 @@ class _Written(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     standing: msgspec.Raw
     spec: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     cancel: bool = False
-    holders: tuple[NodeId, ...] = ()
-    attempts: dict[str, msgspec.Raw] = {}
-    results: tuple[msgspec.Raw, ...] = ()
-    concluded: tuple[msgspec.Raw, ...] = ()
-    story: tuple[Line, ...] = ()
-    size: int = 0
-    runs: tuple[Run, ...] = ()
-    codes: dict[int, int] = {}
+    holders: Nodes = ()
+    attempts: Annotated[dict[Word, msgspec.Raw], msgspec.Meta(max_length=NOTES_READ_MAX)] = {}
+    results: _Results = ()
+    concluded: _Results = ()
+    story: Annotated[tuple[Line, ...], msgspec.Meta(max_length=LINES_READ_MAX)] = ()
+    size: Place = 0
+    runs: Runs = ()
+    codes: Annotated[dict[Place, Code], msgspec.Meta(max_length=INDICES_MAX)] = {}
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
@@ -98,22 +111,51 @@ def spec_of(record: JobRecord) -> JobSpec:
 
 
 def is_readable(record: JobRecord) -> bool:
-    """Whether this version could look after the job."""
+    """Whether this version could look after the job, and count on from where it stands."""
     try:
         spec_of(record)
     except JUNK:
         return False
-    return True
+    standing = standing_of(record.standing)
+    counts = (standing.failures, standing.losses, standing.preemptions, standing.attempts_made)
+    rising = (record.version.epoch.counter, record.version.seq, *counts)
+    return max(*rising, *standing.tries.values(), *standing.index_losses.values()) < RISING_MAX
 
 
 def _check(record: JobRecord) -> None:
     """Raise as for junk if a part cannot be read: nothing later has to expect that."""
-    if len(record.job) != ID_DIGITS or set(record.job) - set("0123456789abcdef"):
+    if not is_id(record.job):
         raise msgspec.ValidationError("not the id of a job")
     if not is_sound(record.runs, record.size):
         raise msgspec.ValidationError("the runs of an array are out of order")
-    standing_of(record.standing)
-    for note in record.attempts.values():
-        note_of(note)
+    if record.spec:
+        _check_spec(record)
+    standing = standing_of(record.standing)
+    for places in (record.codes, standing.tries, standing.index_losses, standing.whys):
+        if places and max(places) >= record.size:
+            raise msgspec.ValidationError("indices beyond the array")
+    for body in record.attempts.values():
+        if positions := note_of(body).positions:
+            _check_positions(positions, record.size)
     for result in (*record.results, *record.concluded):
         result_of(result)
+
+
+def _check_spec(record: JobRecord) -> None:
+    """One that cannot be read is a newer version's: this one keeps it, and never looks after it."""
+    try:
+        spec = spec_of(record)
+    except JUNK:
+        return
+    check(spec)
+    if spec.id != record.job or spec.work is None:
+        raise msgspec.ValidationError("the specification of another job")
+    if record.size != (len(spec.array.indices) if spec.array else 0):
+        raise msgspec.ValidationError("not as many indices as its array has")
+
+
+def _check_positions(positions: tuple[tuple[int, int], ...], size: int) -> None:
+    if not all(start < stop <= size for start, stop in positions):
+        raise msgspec.ValidationError("positions beyond the array")
+    if sum(stop - start for start, stop in positions) > CHUNK_MAX:
+        raise msgspec.ValidationError("more positions than a lease may carry")

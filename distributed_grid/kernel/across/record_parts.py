@@ -11,44 +11,62 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from distributed_grid.kernel.jobs import WHY_CHARACTERS, WHYS_KEPT
-from distributed_grid.model.across import Epoch, Fence, GangGo
+from distributed_grid.model.across import Epoch, Fence, GangGo, Nodes, Rank
+from distributed_grid.model.bounds import (
+    CHUNK_MAX,
+    INDICES_MAX,
+    Code,
+    Cores,
+    Count,
+    Devices,
+    Moment,
+    Name,
+    Pid,
+    Place,
+    Story,
+    Word,
+)
 from distributed_grid.model.ids import JobId, NodeId
-from distributed_grid.model.job import Shipment
+from distributed_grid.model.job import AFTER_MAX, Shipment
 from distributed_grid.wire.keeper import Usage
 from distributed_grid.wire.register import Standing as Votes
+
+FIELDS_MAX: Final = 1_024  # Of one part, those of newer versions included.
 
 # States are text here, not a fixed list: a newer version may have others, and they must survive.
 ATTEMPT_RANKS: Final = {"named": 0, "begun": 1, "lost": 2, "ended": 3}
 RESULT_RANKS: Final = {"succeeded": 0, "cancelled": 1, "failed": 2, "lost": 3, "skipped": 4}
 
+_Ranges = Annotated[tuple[tuple[Place, Place], ...], msgspec.Meta(max_length=CHUNK_MAX)]
+Counts = Annotated[dict[Place, Count], msgspec.Meta(max_length=INDICES_MAX)]
 _Why = Annotated[str, msgspec.Meta(max_length=WHY_CHARACTERS)]
 
 
 class AttemptNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One attempt, as the last who was told of it wrote it down."""
 
-    number: int
+    number: Count
     host: NodeId  # Always a node, never "here": this is read elsewhere.
     epoch: Epoch = Epoch()  # With the number: its identity, also after two takeovers at once.
-    state: str = "named"  # named, begun, lost, ended.
+    state: Word = "named"  # named, begun, lost, ended.
     at: Fence = Fence()  # The write that said so.
-    lease: str = ""  # Empty: it is the attempt's id.
-    node: str = ""  # The name of the host.
-    granted_ms: int = 0
-    started_ms: int | None = None
-    ended_ms: int | None = None
-    exit_code: int | None = None
-    how: str = ""
-    note: str = ""
-    pid: int | None = None
-    positions: tuple[tuple[int, int], ...] = ()  # Of an array's chunk: from, up to but without.
-    tries: int = 0
-    ended_indices: int = 0
-    cores: tuple[int, ...] = ()
-    gpus: tuple[str, ...] = ()
+    lease: Word = ""  # Empty: it is the attempt's id.
+    node: Name = ""  # The name of the host.
+    granted_ms: Moment = 0
+    started_ms: Moment | None = None
+    ended_ms: Moment | None = None
+    exit_code: Code | None = None
+    how: Word = ""
+    note: Story = ""
+    pid: Pid | None = None
+    positions: _Ranges = ()  # Of an array's chunk: from, up to but without.
+    tries: Count = 0
+    ended_indices: Count = 0
+    cores: Cores = ()
+    gpus: Devices = ()
     usage: Usage = Usage()
-    rank: int = 0  # Of a gang.
-    saved: str = ""  # The manifest of the state that it saved for the next one.
+    rank: Rank = 0  # Of a gang.
+    saved: Word = ""  # The manifest of the state that it saved for the next one.
 
     @property
     def is_live(self) -> bool:
@@ -59,47 +77,51 @@ class AttemptNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a job ended, on one side of what may have been a partition."""
 
-    state: str  # succeeded, cancelled, failed, lost, skipped.
+    state: Word  # succeeded, cancelled, failed, lost, skipped.
     epoch: Epoch = Epoch()
-    number: int = 0  # Of the attempt; 0: none was made.
+    number: Count = 0  # Of the attempt; 0: none was made.
     node: NodeId = NodeId("")
-    attempt: str = ""
-    exit_code: int | None = None
-    reason: str = ""
-    ended_ms: int = 0
+    attempt: Word = ""
+    exit_code: Code | None = None
+    reason: Story = ""
+    ended_ms: Moment = 0
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a job stands, as its home says; the last word counts."""
 
-    name: str
-    submitted_ms: int
-    user: str = ""
-    guardians: tuple[NodeId, ...] = ()  # Who else is to hold the record, in order of takeover.
-    reason: str = ""
-    exit_code: int | None = None
-    failures: int = 0
-    losses: int = 0
-    preemptions: int = 0
-    attempts_made: int = 0
+    name: Name
+    submitted_ms: Moment
+    user: Name = ""
+    guardians: Nodes = ()  # Who else is to hold the record, in order of takeover.
+    reason: Story = ""
+    exit_code: Code | None = None
+    failures: Count = 0
+    losses: Count = 0
+    preemptions: Count = 0
+    attempts_made: Count = 0
     is_overdue: bool = False
-    started_ms: int | None = None
-    ended_ms: int | None = None
-    ready_ms: int | None = None
-    after_left: tuple[JobId, ...] = ()  # Whoever is no longer here was decided, once.
-    tries: dict[int, int] = {}  # Of an array, by position.
-    index_losses: dict[int, int] = {}
-    mean_us: int = 0
+    started_ms: Moment | None = None
+    ended_ms: Moment | None = None
+    ready_ms: Moment | None = None
+    after_left: Annotated[
+        tuple[JobId, ...], msgspec.Meta(max_length=AFTER_MAX)
+    ] = ()  # Whoever is no longer here was decided, once.
+    tries: Counts = {}  # Of an array, by position.
+    index_losses: Counts = {}
+    mean_us: Count = 0
     gang_go: GangGo | None = None  # The attempt whose ranks may run.
     votes: Votes | None = None  # Of an at-most-once job: who votes on it, as far as its home knows.
     ship: Shipment | None = None  # What travels with it, also if that was packed after it was told.
     rooted: NodeId = NodeId("")  # The only node that has its files; empty: others have them too.
     # Of an array, by position: what was noted of the first that failed.
-    whys: Annotated[dict[int, _Why], msgspec.Meta(max_length=WHYS_KEPT)] = {}
+    whys: Annotated[dict[Place, _Why], msgspec.Meta(max_length=WHYS_KEPT)] = {}
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
-_fields: Final = msgspec.msgpack.Decoder(dict[str, msgspec.Raw])
+_fields: Final[msgspec.msgpack.Decoder[dict[str, msgspec.Raw]]] = msgspec.msgpack.Decoder(
+    Annotated[dict[Word, msgspec.Raw], msgspec.Meta(max_length=FIELDS_MAX)]
+)
 _note: Final = msgspec.msgpack.Decoder(AttemptNote)
 _result: Final = msgspec.msgpack.Decoder(Result)
 _standing: Final = msgspec.msgpack.Decoder(Standing)

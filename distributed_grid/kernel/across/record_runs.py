@@ -9,12 +9,13 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
 from distributed_grid.kernel.jobs import CANCELLED, FAILED, RUNNING, SUCCEEDED
 from distributed_grid.model.across import Epoch
+from distributed_grid.model.bounds import Count, Place, Word
 from distributed_grid.model.ids import NodeId
 
 GONE, BAD, GOOD = 1, 2, 3  # Cancelled, failed, succeeded; the greater wins.
@@ -26,12 +27,12 @@ _SAME: Final = re.compile(rb"(.)\1*", re.DOTALL)
 class Run(msgspec.Struct, frozen=True, array_like=True):
     """Positions that ended alike, and the attempt that decided it."""
 
-    start: int
-    stop: int  # Excluded.
-    fate: int
-    attempt: str = ""  # Empty: not known.
+    start: Place
+    stop: Place  # Excluded.
+    fate: Annotated[int, msgspec.Meta(ge=GONE, le=GOOD)]
+    attempt: Word = ""  # Empty: not known.
     epoch: Epoch = Epoch()
-    number: int = 0
+    number: Count = 0
     node: NodeId = NodeId("")
 
     def part(self, start: int, stop: int) -> "Run":
@@ -43,7 +44,8 @@ class Run(msgspec.Struct, frozen=True, array_like=True):
         return self.part(0, 0) == other.part(0, 0)
 
 
-Runs = tuple[Run, ...]
+RUNS_MAX: Final = 1 << 20  # More do not fit into a record that is sent.
+Runs = Annotated[tuple[Run, ...], msgspec.Meta(max_length=RUNS_MAX)]
 
 
 def joined_runs(one: Runs, other: Runs) -> Runs:
