@@ -5,6 +5,8 @@ expectations. Invariant: every message goes through its bytes, and every step is
 """
 
 from collections import deque
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from distributed_grid.kernel.across.peers import Peer
 from distributed_grid.kernel.across.record import state_of
@@ -64,6 +66,7 @@ class Neighbour(World):
     def look(self) -> None:
         """See the others as they are in this one's eyes."""
         peers = {other.me: self.room.seen(self, other) for other in self.room.nodes}
+        peers |= self.room.others
         del peers[self.me]
         total = self.node.ledger.total
         sample = Sample(
@@ -102,6 +105,8 @@ class Neighbour(World):
 
 class Room:
     """Nodes that hear each other, unless told otherwise."""
+
+    others: Mapping[NodeId, Peer] = MappingProxyType({})  # Members without a kernel.
 
     def __init__(self, count: int = 2, first: Inventory = FOUR_CORES) -> None:
         self.post: deque[tuple[NodeId, NodeId, bytes]] = deque()

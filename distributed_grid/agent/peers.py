@@ -73,12 +73,12 @@ def record_of(mesh: Mesh, node: NodeId, now: Now) -> NodeRecord | None:
     profile, load = mesh.said.profile(node), mesh.said.load(node)
     if profile is None or load is None:
         return None
-    total = _total(profile)
     seen = view(mesh, node, now)
     latency_us = seen.latency_us if seen.latency_us is not None else seen.estimated_us
     if node == mesh.me:
         latency_us = 0  # Nobody measures the way to himself.
     try:
+        total = _total(profile)
         return NodeRecord(
             id=node,
             name=seen.name,
