@@ -48,7 +48,7 @@ Port = Annotated[int, Meta(ge=0, le=65_535)]
 
 # Texts
 
-Word = Annotated[str, Meta(max_length=128)]  # An id of ours with a sign before it, a state.
+Word = Annotated[str, Meta(max_length=256)]  # An id of ours, a state.
 Name = Annotated[str, Meta(max_length=1_024)]  # Of people's: 253, and after it whose they are.
 Path = Annotated[str, Meta(max_length=4_096)]  # What Linux takes as one.
 Sentence = Annotated[str, Meta(max_length=1 << 16)]  # What one node says to another.

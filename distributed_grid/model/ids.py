@@ -12,7 +12,7 @@ import msgspec
 from distributed_grid.errors import BadValue
 
 ID_DIGITS = 64
-_Id = Annotated[str, msgspec.Meta(max_length=ID_DIGITS + 1)]  # A guest has a sign before it.
+_Id = Annotated[str, msgspec.Meta(max_length=256)]  # Leases name more than a job beside it.
 NodeId = NewType("NodeId", _Id)
 JobId = NewType("JobId", _Id)
 

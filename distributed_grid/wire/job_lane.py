@@ -6,6 +6,8 @@ specifications in them are sound. Never here: what they mean.
 
 import msgspec
 
+from distributed_grid.model.ids import JobId
+from distributed_grid.model.job import JobSpec
 from distributed_grid.model.soundness import check
 from distributed_grid.wire.across import AcrossMessage, Line, Reserve, Start
 from distributed_grid.wire.gangs import GangMessage, Hold
@@ -28,13 +30,19 @@ def decode(body: bytes) -> LaneMessage:
     """A message from bytes that any member may have sent; raises one of `wire.mesh.JUNK`."""
     message = _decoder.decode(body)
     match message:
-        case Reserve() | Hold() | Start():
-            check(message.spec)
-            if message.spec.id != message.job:
-                raise msgspec.ValidationError("the specification of another job")
-            if isinstance(message, Start) and message.spec.work is None:
+        case Start(job=job, spec=spec):
+            _check(job, spec)
+            if spec.work is None:
                 raise msgspec.ValidationError("nothing to run")
-        case Line():
-            for _, _, _, spec in message.waiting:
-                check(spec)
+        case Reserve(job=job, spec=spec) | Hold(job=job, spec=spec):
+            _check(job, spec)
+        case Line(waiting=waiting):
+            for _, job, _, spec in waiting:
+                _check(job, spec)
     return message
+
+
+def _check(job: JobId, spec: JobSpec) -> None:
+    check(spec)
+    if spec.id != job:
+        raise msgspec.ValidationError("the specification of another job")

@@ -7,9 +7,10 @@ from distributed_grid.kernel.accounts import LIMITS, TOO_MUCH, Limits
 from distributed_grid.kernel.across.guarding import read
 from distributed_grid.kernel.across.held import held_job, homeless
 from distributed_grid.kernel.across.peers import Peer
-from distributed_grid.kernel.across.record_bytes import encode
+from distributed_grid.kernel.across.record_bytes import encode, spec_of
 from distributed_grid.kernel.across.shelf import BLOCK_BYTES, ENDED_MS, LARGE_BYTES, Shelf
 from distributed_grid.kernel.ready import Ready
+from distributed_grid.model.ids import JobId
 from distributed_grid.model.job import Work
 from distributed_grid.wire.across import Copied, Copy, Dispensable, Inquiry, NotCopied
 from tests.unit.across.guard_lab import Mesh, node
@@ -263,7 +264,10 @@ def test_a_record_is_on_the_account_of_who_brought_it_whoever_it_names():
     record = mesh.record(1, job)
     epoch = msgspec.structs.replace(record.version.epoch, node=node(3))
     version = msgspec.structs.replace(record.version, epoch=epoch)
-    forged = msgspec.structs.replace(record, version=version, job=record.job[::-1])
+    spec = msgspec.structs.replace(spec_of(record), id=JobId(record.job[::-1]))
+    forged = msgspec.structs.replace(
+        record, version=version, job=spec.id, spec=msgspec.msgpack.encode(spec)
+    )
     mesh.tell(node(1), node(2), Copy(record=encode(forged)))
     kept = shelf(mesh, 2).unfinished[forged.job]
 
