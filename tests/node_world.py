@@ -180,7 +180,11 @@ class World:
             key: msgspec.msgpack.decode(data, type=Lease) for key, data in self.saved_leases.items()
         }
         self.node.restore(
-            jobs, leases, self.saved_meta, held=dict(self.saved_held), now_ms=self.now_ms
+            jobs,
+            leases,
+            self.saved_meta,
+            held=dict.fromkeys(self.saved_held, ""),
+            now_ms=self.now_ms,
         )
         running = tuple(sorted(self.keeper.runs))
         queued = tuple(self.keeper.queued)

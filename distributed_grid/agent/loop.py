@@ -28,7 +28,7 @@ from distributed_grid.agent.mesh_desk import MeshDesk
 from distributed_grid.agent.mesh_metrics import mesh_lines
 from distributed_grid.agent.metrics import metrics_text
 from distributed_grid.agent.pace import Rest
-from distributed_grid.agent.records import Held, job_of, lease_of
+from distributed_grid.agent.records import held_by, job_of, lease_of
 from distributed_grid.agent.sharing import NOWHERE, Sharing, Surroundings
 from distributed_grid.agent.submitting import Submitting
 from distributed_grid.agent.tails import TailKeeper
@@ -143,7 +143,7 @@ class Agent:
             carry_out=hands.carry_out,
         )
         across.is_disk_full = lambda: hands.trouble is not None or not self.store.has_room()
-        across.read_held = Held(self.store).__getitem__
+        across.read_held = partial(held_by, self.store)
         hands.to_peer = across.send
         if luggage is not None:
             luggage.plug(step=hands.hear, send=across.send)
@@ -167,8 +167,7 @@ class Agent:
             jobs,
             leases,
             remembered.meta,
-            held=Held(self.store, remembered.held),
-            senders={JobId(job): NodeId(sender) for job, sender in remembered.held.items()},
+            held={JobId(job): NodeId(sender) for job, sender in remembered.held.items()},
             now_ms=self._clock_ms(),
             away_ms=away_ms,
         )

@@ -3,8 +3,6 @@
 Lives here: records to bytes and back. Never here: when to write them (`carrying`).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-
 import msgspec
 
 from distributed_grid.edges.store import (
@@ -32,24 +30,12 @@ _job_decoder = msgspec.msgpack.Decoder(Job)
 _lease_decoder = msgspec.msgpack.Decoder(Lease)
 
 
-class Held(Mapping[JobId, bytes]):
-    """The records that are kept for other nodes, each read when it is asked for."""
-
-    def __init__(self, store: Store, jobs: Iterable[str] = ()) -> None:
-        self._store, self._jobs = store, tuple(JobId(job) for job in jobs)
-
-    def __getitem__(self, job: JobId) -> bytes:
-        """As the disk has it; empty: it has not, or cannot be read."""
-        try:
-            return self._store.held(job) or b""
-        except StoreError:
-            return b""
-
-    def __iter__(self) -> Iterator[JobId]:
-        return iter(self._jobs)
-
-    def __len__(self) -> int:
-        return len(self._jobs)
+def held_by(store: Store, job: JobId) -> bytes | None:
+    """The record of another node's job as the disk has it; None also if it cannot be read."""
+    try:
+        return store.held(job)
+    except StoreError:
+        return None
 
 
 def writes_of(ready: Ready, node: Node) -> list[Write]:

@@ -13,7 +13,6 @@ import msgspec
 from distributed_grid.kernel.across.asking import RULES as RULES_OF_PLACEMENT
 from distributed_grid.kernel.across.asking import RulesOf
 from distributed_grid.kernel.across.binding import bind
-from distributed_grid.kernel.across.guarding import NO_SENDERS
 from distributed_grid.kernel.across.machine import Across
 from distributed_grid.kernel.across.once import Senses
 from distributed_grid.kernel.across.peers import Peers
@@ -286,8 +285,7 @@ class Node:
         leases: dict[str, Lease],
         meta: Mapping[str, bytes] = MappingProxyType({}),
         *,
-        held: Mapping[JobId, bytes] = MappingProxyType({}),
-        senders: Mapping[JobId, NodeId] = NO_SENDERS,
+        held: Mapping[JobId, NodeId] = MappingProxyType({}),
         now_ms: int = 0,
         away_ms: int = 0,
     ) -> None:
@@ -296,7 +294,7 @@ class Node:
         self._votes |= {name: body for name, body in meta.items() if name.startswith(PREFIX)}
         known = list(jobs)
         if self.across is not None:
-            self.across.restore(known, held, senders=senders, now_ms=now_ms, away_ms=away_ms)
+            self.across.restore(known, held, now_ms=now_ms, away_ms=away_ms)
         restore(self.coordinator, known, leases)
 
     def step(self, event: NodeEvent) -> Ready:

@@ -6,8 +6,6 @@ Invariant: what a node tells others that it has is on its disk before.
 """
 
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
-from typing import Final
 from zlib import crc32
 
 import msgspec
@@ -35,7 +33,6 @@ from distributed_grid.wire.across import (
 )
 from distributed_grid.wire.mesh import JUNK
 
-NO_SENDERS: Final[Mapping[JobId, NodeId]] = MappingProxyType({})
 GuardMessage = Copy | Copied | NotCopied | Inquiry | Holding | Dispensable
 
 
@@ -51,16 +48,13 @@ class Guarding:
         self._returning, self._audits = meeting.returning, meeting.audits
 
     def restore(
-        self,
-        jobs: Iterable[Job],
-        held: Mapping[JobId, bytes],
-        *,
-        senders: Mapping[JobId, NodeId] = NO_SENDERS,
-        now_ms: int,
-        away_ms: int = 0,
+        self, jobs: Iterable[Job], held: Mapping[JobId, NodeId], *, now_ms: int, away_ms: int = 0
     ) -> None:
-        """Begin with what the disk has, `away_ms` after the last step that was made with it."""
-        restore(self._meeting, jobs, held, senders=senders, now_ms=now_ms, away_ms=away_ms)
+        """Begin with what the disk has, `away_ms` after the last step that was made with it.
+
+        Of records it is said from whom each came; they are read by `shelf.read`.
+        """
+        restore(self._meeting, jobs, held, now_ms=now_ms, away_ms=away_ms)
 
     # What is known
 

@@ -12,7 +12,7 @@ from distributed_grid.kernel.across.asking import RULES, Asking, RulesOf
 from distributed_grid.kernel.across.away import Away
 from distributed_grid.kernel.across.balancing import POWER, Balancing
 from distributed_grid.kernel.across.gangs import Gangs
-from distributed_grid.kernel.across.guarding import NO_SENDERS, Guarding, read
+from distributed_grid.kernel.across.guarding import Guarding, read
 from distributed_grid.kernel.across.guests import DRAINED, barred
 from distributed_grid.kernel.across.handover import Handover
 from distributed_grid.kernel.across.holds import Holds
@@ -123,16 +123,10 @@ class Across:
             self.asking.waits(coordinator.jobs[job_id])
 
     def restore(
-        self,
-        jobs: Iterable[Job],
-        held: Mapping[JobId, bytes],
-        *,
-        senders: Mapping[JobId, NodeId] = NO_SENDERS,
-        now_ms: int,
-        away_ms: int = 0,
+        self, jobs: Iterable[Job], held: Mapping[JobId, NodeId], *, now_ms: int, away_ms: int = 0
     ) -> None:
         """Begin with what the disk has; nothing is placed before its holders were asked."""
-        self.guarding.restore(jobs, held, senders=senders, now_ms=now_ms, away_ms=away_ms)
+        self.guarding.restore(jobs, held, now_ms=now_ms, away_ms=away_ms)
 
     def find_disk(self, *, is_full: bool) -> None:
         """Whether anything can be written: else nothing is taken, nothing kept for others."""

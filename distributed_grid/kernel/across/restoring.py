@@ -26,27 +26,25 @@ FRESH_MS: Final = 600_000  # What ended within the last minutes may not have bee
 def restore(
     meeting: Meeting,
     jobs: Iterable[Job],
-    held: Mapping[JobId, bytes],
+    held: Mapping[JobId, NodeId],
     *,
-    senders: Mapping[JobId, NodeId],
     now_ms: int,
     away_ms: int,
 ) -> None:
-    """Begin with what the disk has; of the records it may read one after the other."""
+    """Begin with what the disk has; records are read one after the other."""
     was_long_away = away_ms > GRACE_MS
     mine = {job.spec.id: job for job in jobs if job.epoch.node == meeting.me and not job.is_guest}
     bases: dict[JobId, JobRecord] = {}
-    for job_id in held:
+    for job_id, sender in held.items():
         try:
-            record = decode(held[job_id])
+            record = decode(meeting.shelf.read(job_id) or b"")
         except JUNK:
             continue  # A newer version's, which was here before: it stays on disk.
         if job_id in mine and record.version.epoch <= mine[job_id].epoch:
             bases[job_id] = record
             continue
         mine.pop(job_id, None)
-        sender = senders.get(job_id) or record.home
-        meeting.shelf.put(record, now_ms, None, sender=sender, is_on_disk=True)
+        meeting.shelf.put(record, now_ms, None, sender=sender or None, is_on_disk=True)
         _restore_held(meeting, record, now_ms, was_long_away=was_long_away)
     for job_id, job in mine.items():
         _restore_own(meeting, job, bases.get(job_id), now_ms, was_long_away=was_long_away)

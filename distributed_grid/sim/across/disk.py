@@ -14,7 +14,7 @@ from distributed_grid.kernel.across.register_voter import STORE, Store
 from distributed_grid.kernel.jobs import Job
 from distributed_grid.kernel.node import Node
 from distributed_grid.kernel.ready import Ready
-from distributed_grid.model.ids import JobId
+from distributed_grid.model.ids import JobId, NodeId
 from distributed_grid.model.lease import Lease
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -123,7 +123,7 @@ class Disk:
         """What a new agent begins with."""
         leases = {lease: _lease(data) for lease, data in self.leases.items()}
         jobs = [_job(data) for data in self.jobs.values()]
-        held = {JobId(job): data for job, data in self.held.items()}
+        held = {JobId(job): NodeId("") for job in self.held}
         away_ms = max(0, now_ms - self._saved_ms) if self._saved_ms else 0
         node.restore(jobs, leases, dict(self.meta), held=held, now_ms=now_ms, away_ms=away_ms)
 

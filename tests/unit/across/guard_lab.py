@@ -181,10 +181,8 @@ class Mesh:
         machine.start()
         machine.is_up = True
         jobs = [msgspec.msgpack.decode(body, type=Job) for body in machine.disk_jobs.values()]
-        held = dict(machine.disk_held)
-        machine.guarding.restore(
-            jobs, held, senders=machine.disk_senders, now_ms=self.now_ms, away_ms=away_ms
-        )
+        held = {job: machine.disk_senders.get(job, "") for job in machine.disk_held}
+        machine.guarding.restore(jobs, held, now_ms=self.now_ms, away_ms=away_ms)
         for job in jobs:
             record = machine.guarding.find(job.spec.id)
             if record is not None and record.home == machine.me:
