@@ -13,10 +13,12 @@ from functools import lru_cache
 from typing import Final
 
 from distributed_grid.agent.gang_meeting import meeting_place
+from distributed_grid.agent.inbox import Inbox
 from distributed_grid.agent.mesh import MeshSide
 from distributed_grid.agent.peer_book import PeerBook
 from distributed_grid.edges.clock import boot_us
 from distributed_grid.errors import UnknownName
+from distributed_grid.kernel.accounts import Rank
 from distributed_grid.kernel.across.balancing import POWER
 from distributed_grid.kernel.across.machine import Across
 from distributed_grid.kernel.across.once import Senses
@@ -37,8 +39,6 @@ COPIES: Final = 2  # Of a record, before a submission is acknowledged,
 COPIED_S: Final = 1.0  # if there are so many within a second.
 BEAT_MS: Final = 500  # What was not answered is said again after half a second.
 FRESH_MS: Final = 5_000  # What is only measured is looked at also if nothing changes.
-TOGETHER_MAX: Final = 64  # Messages in one step: others get their turn after some milliseconds.
-INBOX_MAX: Final = 10_000  # Messages that wait for their step; each is bounded by its lane.
 
 
 @lru_cache(maxsize=64)
@@ -68,7 +68,7 @@ class AcrossSide:
         self._take_in = take_in
         self._seen = -1  # The state of the mesh that the kernel knows.
         self._book = PeerBook()
-        self._inbox: asyncio.Queue[tuple[NodeId, JobMessage]] = asyncio.Queue(INBOX_MAX)
+        self.inbox = Inbox(self._rank)
         self._news = asyncio.Event()  # A copy was taken, or not.
         self.is_disk_full: Callable[[], bool] = lambda: False
         self.read_held: ReadHeld = lambda _: None
@@ -142,10 +142,7 @@ class AcrossSide:
         So the busier a node is, the more share one step, one record of a job and one sync.
         """
         while True:
-            words = [await self._inbox.get()]
-            while len(words) < TOGETHER_MAX and not self._inbox.empty():
-                words.append(self._inbox.get_nowait())
-            words = [word for word in words if not self._is_put_off(*word)]
+            words = [word for word in await self.inbox.some() if not self._is_put_off(*word)]
             if not words:
                 continue
             self._find_disk()
@@ -208,9 +205,12 @@ class AcrossSide:
         if isinstance(message, QuestionMessage):
             self.on_question(peer, message)
             return True
-        with contextlib.suppress(asyncio.QueueFull):  # It will be said again.
-            self._inbox.put_nowait((peer, message))
+        self.inbox.put(peer, message, len(body))
         return True
+
+    def _rank(self, peer: NodeId) -> Rank:
+        known = self._node.across.peers.get(peer) if self._node.across is not None else None
+        return known.rank if known is not None else "guest"
 
     def send(self, peer: NodeId, message: JobMessage) -> None:
         """To another member; whom there is no link with is dialled, and told the next time."""

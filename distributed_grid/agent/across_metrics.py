@@ -10,7 +10,7 @@ from distributed_grid.agent.questions import Questions
 from distributed_grid.kernel.node import Node
 
 
-def across_lines(node: Node, questions: Questions) -> Iterator[str]:
+def across_lines(node: Node, questions: Questions, dropped: int) -> Iterator[str]:
     """Lines of the text format; none, if this node is in no mesh."""
     across = node.across
     if across is None:
@@ -29,6 +29,9 @@ def across_lines(node: Node, questions: Questions) -> Iterator[str]:
     yield from _lines("grid_records_held", "gauge", "Records of other nodes' jobs kept here", {
         'kind="unfinished"': len(shelf.unfinished),
         'kind="ended"': whole - len(shelf.unfinished),
+    })  # fmt: skip
+    yield from _lines("grid_messages_dropped_total", "counter", "Of who said too much at once", {
+        "": dropped
     })  # fmt: skip
     yield from _lines("grid_questions", "gauge", "Questions of people under way", {
         'to="others"': len(questions.asking), 'to="here"': questions.answers

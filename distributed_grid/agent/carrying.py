@@ -33,6 +33,7 @@ COMPANY_S: Final = 0.005
 # job from its start to its end costs one copy, and not one for each step.
 COPIES_S: Final = 0.03
 WAITING_MAX: Final = 1_000  # Steps that wait beside the loop for room on the disk.
+HELD_BYTES_MAX: Final = 1 << 20  # Of records in one step: with more, the next one waits for it.
 
 # The named points of carrying something out; tests stop the agent at each of them.
 STEPS: Final = ("stepped", "saved", "told", "woken")
@@ -92,7 +93,8 @@ class Carrying:
         A start would else wait behind copies, for which nobody hurries.
         """
         ready = self._node.step(event)
-        if len(self._beside) < WAITING_MAX:
+        held_bytes = sum(len(record or b"") for record in ready.save_held.values())
+        if len(self._beside) < WAITING_MAX and held_bytes < HELD_BYTES_MAX:
             self.later(self.carry_out(ready))
         else:
             await self.carry_out(ready)

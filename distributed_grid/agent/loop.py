@@ -246,6 +246,11 @@ class Agent:
         if self.tails is not None:
             self.tails.held(records)
 
+    @property
+    def dropped(self) -> int:
+        """How many words of others had no room."""
+        return self._across.inbox.dropped if self._across is not None else 0
+
     def _me(self) -> NodeId:
         """This node in the mesh; in none it has no name."""
         return self._mesh.mesh.me if self._mesh and self._mesh.is_member else HERE

@@ -24,6 +24,7 @@ from distributed_grid.edges.transport import (
     Transport,
     Unreachable,
 )
+from distributed_grid.kernel.accounts import LIMITS
 from distributed_grid.kernel.mesh.doorman import Doorman
 from distributed_grid.kernel.mesh.events import DialFailed, Heard, LinkDown, LinkUp, Now, Told
 from distributed_grid.kernel.mesh.machine import Mesh
@@ -53,7 +54,7 @@ REPLIES_MAX: Final = 4  # To one peer at once: some of them cost a sync, or a te
 OUTBOX_MAX: Final = 256  # Messages for one peer; gossip has at most one of each kind under way.
 # About jobs, for one peer: one step may copy thousands of records to one guardian. What is more is
 # said again within a second, by when these have left.
-JOBS_BYTES_MAX: Final = 32 << 20
+JOBS_BYTES_MAX: Final = LIMITS["going out"].member
 
 Step = Callable[[LinkUp | LinkDown | DialFailed | Heard | Told], None]
 Answer = Callable[[NodeId, Redeem | Renew], Awaitable[MeshMessage]]
@@ -365,10 +366,17 @@ class Links:
             return False
         if not served.hello.jobs:
             return True  # Of an older version, which would take it for junk.
-        if not served.jobs.has_room(body):
+        if not served.jobs.has_room(body) or not self._has_room(served.jobs, body):
             return False
         served.jobs.put(body)
         return True
+
+    def _has_room(self, box: Outbox, body: bytes) -> bool:
+        """Whether it is little, or all others have not used up what there is for everybody."""
+        most, size = LIMITS["going out"], len(body)
+        if not box.size_bytes or box.size_bytes + size <= most.assured:
+            return True
+        return sum(one.jobs.size_bytes for one in self.open.values()) + size <= most.total
 
     async def send_bulk(self, peer: NodeId, body: bytes) -> bool:
         """Past the outbox, which is for what is short and must not wait behind a chunk."""

@@ -2,12 +2,12 @@
 
 Lives here: numbers, room for parts, time limits, links that break. Never here: what is answered
 (whoever is plugged in: `web.asked`), who knows what (`anywhere`), links (`mesh_links`).
-Invariant: a peer can have at most `ANSWERS_MAX` answers under way, each with `WINDOW` parts at
-most; when its link breaks, or it says `NoMore`, all work for it ends; whoever asked it is told.
+Invariant: a peer has no more answers under way than its account has room for, each with `WINDOW`
+parts at most; when its link breaks, or it says `NoMore`, all work for it ends; whoever asked it is
+told.
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Final, NamedTuple, Protocol
@@ -16,6 +16,7 @@ import msgspec
 
 from distributed_grid.agent.asking import AskingEnd
 from distributed_grid.errors import GridError, NotFound, NotPermitted, Overloaded
+from distributed_grid.kernel.accounts import LIMITS, TOO_MUCH, ByteAccounts, Rank
 from distributed_grid.model.ids import NodeId
 from distributed_grid.model.membership import Role
 from distributed_grid.wire.problems import OK, problem_of, status_of
@@ -31,8 +32,7 @@ from distributed_grid.wire.questions import (
     QuestionMessage,
 )
 
-ANSWERS_MAX: Final = 256  # Under way for one peer: 80 people there who watch a job each.
-ANSWERS_MAX_ALL: Final = 1_024  # For everyone, at 128 KiB each.
+ANSWER_BYTES: Final = WINDOW * PART_BYTES_MAX  # Of each that is under way.
 STALL_S: Final = 600.0  # Nobody reads on: a person may look at a page of a log so long.
 
 
@@ -49,6 +49,13 @@ class Asker(NamedTuple):
     def is_guest(self) -> bool:
         """Whether it may ask about its own jobs only."""
         return "guest" in self.roles and not {"admin", "member"} & set(self.roles)
+
+    @property
+    def rank(self) -> Rank:
+        """How much of this node its questions may take up."""
+        if self.is_own:
+            return "own"
+        return "guest" if self.is_guest else "member"  # Workers of maps ask much.
 
 
 class Piece(NamedTuple):
@@ -104,7 +111,7 @@ class Questions:
         self.begun = 0  # Answers, so far.
         self._way, self._answering, self._asker, self._broke = way, answering, asker, broke
         self._open: dict[tuple[NodeId, int], _Open] = {}
-        self._of: Counter[NodeId] = Counter()  # How many of them are for each peer.
+        self._accounts = ByteAccounts(LIMITS["questions"])
 
     def told(self, peer: NodeId, message: QuestionMessage) -> None:
         """A message of a peer."""
@@ -152,7 +159,7 @@ class Questions:
             return
         assert asker is not None, "who is nobody was refused"
         one = self._open[peer, question.number] = _Open(peer, question)
-        self._of[peer] += 1
+        self._accounts.add(peer, ANSWER_BYTES)
         self.begun += 1
         named = asker._replace(user=question.user)
         one.task = asyncio.get_running_loop().create_task(self._answer(one, named, question))
@@ -173,10 +180,9 @@ class Questions:
                 f"Ask the owner or an admin to do it: grid {question.operation}; see: grid nodes"
             )
             return NotPermitted(what, remedy=remedy)
-        if len(self._open) >= ANSWERS_MAX_ALL:
-            return Overloaded("questions of other nodes", most=ANSWERS_MAX_ALL)
-        if self._of[peer] >= ANSWERS_MAX:
-            return Overloaded("questions of this node", most=ANSWERS_MAX)
+        if not self._accounts.has_room(peer, asker.rank, ANSWER_BYTES):
+            most = self._accounts.most(asker.rank) // ANSWER_BYTES
+            return Overloaded(f"open questions of this node: {TOO_MUCH}", most=most)
         return None
 
     async def _answer(self, one: _Open, asker: Asker, question: Question) -> None:
@@ -251,8 +257,7 @@ class Questions:
     def _forget(self, one: _Open) -> None:
         if self._open.get((one.peer, one.number)) is one:
             del self._open[one.peer, one.number]
-            self._of[one.peer] -= 1
-            self._of += Counter()  # Drops the zeros.
+            self._accounts.add(one.peer, -ANSWER_BYTES)
 
     def _over(self, one: _Open, task: asyncio.Task[None]) -> None:
         self._forget(one)

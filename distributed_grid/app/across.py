@@ -131,5 +131,5 @@ def everywhere(agent: Agent, mesh: MeshSide, *, user: str) -> Operations:
 
     agent.log_files.read = everyone.logs
     agent.submitting.is_abroad = is_abroad
-    agent.more_metrics = lambda: across_lines(agent.node, questions)
+    agent.more_metrics = lambda: across_lines(agent.node, questions, agent.dropped)
     return everyone

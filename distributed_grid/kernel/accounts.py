@@ -23,7 +23,7 @@ _MIB: Final = 1 << 20
 TOO_MUCH: Final = "too much"  # With these words a refusal begins, on every lane.
 
 
-class Limits(NamedTuple):
+class Allowance(NamedTuple):
     """How many bytes a sender may take up, by its rank, and all of them together."""
 
     guest: int
@@ -33,16 +33,21 @@ class Limits(NamedTuple):
     assured: int  # To each, though the total is used up.
 
 
-LIMITS: Final[dict[str, Limits]] = {
-    "records": Limits(16 * _MIB, 256 * _MIB, 1024 * _MIB, 1024 * _MIB, _MIB),
-    "in memory": Limits(32 * _MIB, 32 * _MIB, 32 * _MIB, 128 * _MIB, 64 * _KIB),
+LIMITS: Final[dict[str, Allowance]] = {
+    "records": Allowance(16 * _MIB, 256 * _MIB, 1024 * _MIB, 1024 * _MIB, _MIB),
+    "messages": Allowance(32 * _MIB, 64 * _MIB, 64 * _MIB, 256 * _MIB, _MIB),
+    "going out": Allowance(32 * _MIB, 32 * _MIB, 32 * _MIB, 256 * _MIB, _MIB),
+    "questions": Allowance(8 * _MIB, 32 * _MIB, 32 * _MIB, 128 * _MIB, 2 * _MIB),
+    "entries": Allowance(_MIB, 12 * _MIB, 24 * _MIB, 24 * _MIB, 64 * _KIB),
+    "gangs": Allowance(128 * _KIB, _MIB, 2 * _MIB, 2 * _MIB, 32 * _KIB),
+    "in memory": Allowance(32 * _MIB, 32 * _MIB, 32 * _MIB, 128 * _MIB, 64 * _KIB),
 }
 
 
 class ByteAccounts:
     """What all senders take up of one kind."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Allowance) -> None:
         self.limits = limits
         self.total = 0
         self._of: Counter[NodeId] = Counter()

@@ -3,10 +3,10 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distributed_grid.kernel.accounts import ByteAccounts, Limits
+from distributed_grid.kernel.accounts import Allowance, ByteAccounts
 from distributed_grid.model.ids import NodeId
 
-LIMITS = Limits(guest=50, member=200, own=400, total=500, assured=20)
+LIMITS = Allowance(guest=50, member=200, own=400, total=500, assured=20)
 SENDERS = {NodeId(name * 64): rank for name, rank in (("a", "own"), ("b", "member"),
                                                       ("c", "member"), ("d", "guest"),
                                                       ("e", "guest"))}  # fmt: skip

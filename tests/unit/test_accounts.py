@@ -2,12 +2,12 @@
 
 import pytest
 
-from distributed_grid.kernel.accounts import LIMITS, ByteAccounts, Limits
+from distributed_grid.kernel.accounts import LIMITS, Allowance, ByteAccounts
 from distributed_grid.kernel.across.peers import Peer
 from distributed_grid.model.ids import NodeId
 
 EVE, ANN = NodeId("e" * 64), NodeId("a" * 64)
-SMALL = Limits(guest=10, member=40, own=100, total=100, assured=5)
+SMALL = Allowance(guest=10, member=40, own=100, total=100, assured=5)
 
 
 @pytest.mark.parametrize(("rank", "most"), [("guest", 10), ("member", 40), ("own", 100)])

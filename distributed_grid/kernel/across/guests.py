@@ -23,6 +23,8 @@ from distributed_grid.wire.across import Start
 
 DRAINED: Final = "this node is being drained"
 LENDS_NOTHING: Final = "this node does not lend"
+ENTRY_BYTES: Final = 1 << 10  # Of one who waits, beside what it wants.
+_encode: Final = msgspec.msgpack.Encoder().encode
 PREFIX: Final = "~"  # No id begins with it: a job may wait here for itself and for another node.
 
 
@@ -124,6 +126,11 @@ def too_much(host: Host, spec: JobSpec) -> tuple[str, ...]:
         return ()
     size, most = bytesize.text(size_bytes), bytesize.text(host.files_bytes_max)
     return (f"its files have {size}, and there is room for {most} here (grid cache)",)
+
+
+def size_of(spec: JobSpec) -> int:
+    """What is accounted for one who waits here."""
+    return ENTRY_BYTES + len(_encode(spec))
 
 
 def entry_name(job: JobId, home: NodeId) -> JobId:

@@ -12,7 +12,8 @@ from typing import Final
 
 import msgspec
 
-from distributed_grid.kernel.across.guests import guest_spec, obstacles
+from distributed_grid.kernel.accounts import LIMITS, TOO_MUCH, ByteAccounts
+from distributed_grid.kernel.across.guests import guest_spec, obstacles, size_of
 from distributed_grid.kernel.across.hosting import Hosting
 from distributed_grid.kernel.across.peers import Peer
 from distributed_grid.kernel.coordinator import Coordinator
@@ -41,7 +42,6 @@ from distributed_grid.wire.keeper import untold_end
 
 KEPT_MS: Final = 10_000  # What nobody refreshes is given back; its home does so each two seconds.
 ORPHAN_MS: Final = 60_000  # A committed rank of which nobody has spoken for so long never starts.
-GANGS_MAX: Final = 1_000  # That wait or hold something here.
 
 Order = tuple[int, int, str]  # Class, time of submission, job: the lowest is the best.
 FIRST: Final[Order] = (-1, 0, "")  # The owner's own work.
@@ -60,6 +60,7 @@ class Kept(msgspec.Struct, kw_only=True):
     since_ms: int
     until_ms: int
     leases: list[Lease] = []
+    size: int = 0  # As it is accounted.
     told: int = -1  # Of how many leases its home was told last; -1: it asked, and was not answered.
 
     @property
@@ -84,6 +85,7 @@ class Holds:
         self._coordinator, self._hosting, self._me = coordinator, hosting, me
         self._host = coordinator.host
         self._kept: dict[JobId, Kept] = {}  # By the name of their entry.
+        self._accounts = ByteAccounts(LIMITS["gangs"])
         self.leases: dict[str, JobId] = {}  # Kept and not committed, by lease.
         self._heard_ms: dict[str, int] = {}  # By lease of a rank that waits for its Go.
         self.meeting: Callable[[], tuple[str, int]] = lambda: ("", 0)  # An address, a free port.
@@ -120,13 +122,14 @@ class Holds:
             return
         spec, name = self._guest(word.spec, peer), _name(word.job, peer.id)
         reasons = obstacles(self._host, spec)
-        if len(self._kept) >= GANGS_MAX and name not in self._kept:
-            reasons = ("too many gangs wait here",)
+        kept, size = self._kept.get(name), size_of(word.spec)
+        more = size - (kept.size if kept is not None else 0)
+        if not self._accounts.has_room(peer.id, peer.rank, more):
+            reasons = (f"{TOO_MUCH}: as many gangs as may wait here for one node do",)
         if reasons:
             self._forget(name, now_ms)
             ready.send.append((peer.id, _no(word.job, word.epoch, reasons)))
             return
-        kept = self._kept.get(name)
         if kept is None:
             kept = self._kept[name] = Kept(
                 home=peer.id,
@@ -139,6 +142,8 @@ class Holds:
                 since_ms=now_ms - word.waited_ms,
                 until_ms=0,
             )
+        self._accounts.add(peer.id, more)
+        kept.size = size
         kept.epoch, kept.want = word.epoch, word.ranks
         kept.until_ms, kept.told = now_ms + KEPT_MS, -1
         for lease in kept.leases[kept.want :]:
@@ -166,6 +171,7 @@ class Holds:
                 ready.send.append((peer.id, _no(word.job, word.epoch, ("it is not kept here",))))
                 return
             del self._kept[name]
+            self._accounts.add(kept.home, -kept.size)
             self._host.leave(name)
             for lease, rank in word.ranks:
                 del self.leases[lease]
@@ -383,12 +389,14 @@ class Holds:
     def _forget(self, name: JobId, now_ms: int) -> None:
         kept = self._kept.pop(name, None)
         if kept is not None:
+            self._accounts.add(kept.home, -kept.size)
             self._host.leave(name)
             for lease in list(kept.leases):
                 self._give_back(kept, lease, now_ms)
 
     def check(self) -> None:
         """Re-derive what must be true."""
+        self._accounts.check((kept.home, kept.size) for kept in self._kept.values())
         line = set(self._host.line)
         held = {lease.id for kept in self._kept.values() for lease in kept.leases}
         assert held == self.leases.keys(), "a lease that is kept for nobody"

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from distributed_grid.kernel.accounts import LIMITS, TOO_MUCH, ByteAccounts
 from distributed_grid.kernel.across.company import is_social, names_here, unfit
 from distributed_grid.kernel.across.guests import (
     PREFIX,
@@ -17,6 +18,7 @@ from distributed_grid.kernel.across.guests import (
     entry_of,
     guest_spec,
     obstacles,
+    size_of,
     too_much,
 )
 from distributed_grid.kernel.across.hands import take_guest
@@ -50,7 +52,6 @@ from distributed_grid.wire.keeper import Stop
 
 ENTRY_MS: Final = 30_000  # An entry that nobody refreshes is forgotten.
 REMEMBERED_MS: Final = 60_000  # The highest epoch and number of a job, after the last word on it.
-ENTRIES_MAX: Final = 10_000  # Of all other nodes together.
 SEEN_MAX: Final = 10_000  # Jobs of one node whose last word is remembered.
 # For a Start that is voted on first: a lease of 10.2 s may have to end, some writes come before.
 VOTED_MS: Final = 20_000
@@ -72,6 +73,7 @@ class Wait(msgspec.Struct, kw_only=True):
     leases: int
     until_ms: int
     may_evict: bool = False
+    size: int = 0  # As it is accounted.
 
 
 class Offer(msgspec.Struct, kw_only=True):
@@ -101,6 +103,7 @@ class Hosting:
         self._coordinator = coordinator
         self._host = coordinator.host
         self._waits: dict[JobId, Wait] = {}  # By the name of their entry.
+        self._accounts = ByteAccounts(LIMITS["entries"])
         self._unanswered: dict[JobId, None] = {}  # Of them: who asked, and was told nothing yet.
         self._clearing: set[JobId] = set()  # For whom others give way, and whose home knows it.
         self.is_disk_full = False  # Told from outside: nothing can be written down.
@@ -119,8 +122,10 @@ class Hosting:
         reasons = obstacles(self._host, spec) or self._unwritable()
         if is_social(asked.spec):
             reasons = reasons or unfit(asked.spec, names_here(self._coordinator, asked.job))
-        if len(self._waits) >= ENTRIES_MAX and name not in self._waits:
-            reasons = ("too many wait here",)
+        before, size = self._waits.get(name), size_of(asked.spec)
+        more = size - (before.size if before is not None else 0)
+        if not self._accounts.has_room(peer.id, peer.rank, more):
+            reasons = (f"{TOO_MUCH}: as many as may wait here for one node do",)
         if reasons:
             self._forget_wait(name)
             refusal = NotGranted(
@@ -129,14 +134,14 @@ class Hosting:
             ready.ask.append((peer.id, refusal))
             return
         entry = entry_of(name, spec, now_ms - asked.waited_ms, may_clear=asked.may_clear)
-        before = self._waits.get(name)
         is_other = before is not None and before.may_evict != entry.may_evict
         if is_other and name not in self._host.awaited:
             self._host.leave(name)  # To come back with other rights.
+        self._accounts.add(peer.id, more)
         self._waits[name] = Wait(
             home=peer.id, job=asked.job, epoch=asked.epoch, number=asked.number, spec=spec,
             asked=asked.spec, leases=asked.leases, until_ms=now_ms + ENTRY_MS,
-            may_evict=entry.may_evict,
+            may_evict=entry.may_evict, size=size,
         )  # fmt: skip
         self._has_news(self._waits[name], now_ms, ready)
         self._unanswered[name] = None
@@ -389,7 +394,8 @@ class Hosting:
 
     def _forget_wait(self, name: JobId) -> None:
         self._unanswered.pop(name, None)
-        if self._waits.pop(name, None) is not None:
+        if (gone := self._waits.pop(name, None)) is not None:
+            self._accounts.add(gone.home, -gone.size)
             self._host.leave(name)
 
     def _take_back(self, lease: str, now_ms: int) -> None:
@@ -420,4 +426,5 @@ class Hosting:
         assert set(self._waits) <= line, "somebody waits who is not in the line"
         strangers = {name for name in line if name.startswith(PREFIX)} - set(self._waits)
         assert not strangers, "an entry in the line for nobody"
+        self._accounts.check((waits.home, waits.size) for waits in self._waits.values())
         assert set(self.offered) <= set(self._host.ledger.leases), "an offer without a lease"

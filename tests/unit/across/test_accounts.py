@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from distributed_grid.kernel.accounts import LIMITS, TOO_MUCH, Limits
+from distributed_grid.kernel.accounts import LIMITS, TOO_MUCH, Allowance
 from distributed_grid.kernel.across.guarding import read
 from distributed_grid.kernel.across.held import held_job, homeless
 from distributed_grid.kernel.across.peers import Peer
@@ -33,7 +33,7 @@ def in_memory(mesh: Mesh, number: int) -> int:
 
 
 def room_for(mesh: Mesh, number: int, most: int) -> None:
-    shelf(mesh, number).accounts.limits = Limits(most, most, most, most, 0)
+    shelf(mesh, number).accounts.limits = Allowance(most, most, most, most, 0)
 
 
 def words_to(mesh: Mesh, number: int, kind: type) -> list:
@@ -295,7 +295,7 @@ def test_who_sends_nothing_new_does_not_get_the_record_on_its_account():
 
 def test_room_is_asked_for_by_rank():
     held, ready = Shelf(), Ready()
-    held.accounts.limits = Limits(0, 10 * MIB, 20 * MIB, 20 * MIB, 0)
+    held.accounts.limits = Allowance(0, 10 * MIB, 20 * MIB, 20 * MIB, 0)
     mesh = Mesh(2)
     record = mesh.record(1, mesh.submit(1))
     guest = Peer(id=node(1), name="eve", may_lend=False)

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from distributed_grid.kernel.accounts import Allowance
 from distributed_grid.kernel.across import holds
 from distributed_grid.kernel.node import Beat, Drain, Lend
 from distributed_grid.model.across import Epoch
@@ -78,12 +79,12 @@ def test_a_lower_word_is_ignored(room):
 
 
 @pytest.mark.parametrize("why", ["lending", "many", "drained"])
-def test_who_cannot_keep_anything_says_why(room, why, monkeypatch):
+def test_who_cannot_keep_anything_says_why(room, why):
     owner, home = room[1], room[0]
     if why == "lending":
         owner.step(Lend(now_ms=owner.now_ms, terms=Terms(is_enabled=False)))
     if why == "many":
-        monkeypatch.setattr(holds, "GANGS_MAX", 0)
+        owner.node.across.holds._accounts.limits = Allowance(0, 0, 0, 0, 0)
     if why == "drained":
         owner.step(Drain(now_ms=owner.now_ms))
     spec = msgspec.structs.replace(a_job("asked", gang=3), work=None)

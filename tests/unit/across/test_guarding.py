@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from distributed_grid.kernel.accounts import LIMITS, Limits
+from distributed_grid.kernel.accounts import LIMITS, Allowance
 from distributed_grid.kernel.across.record_bytes import encode
 from distributed_grid.kernel.across.record_parts import encode as encode_part
 from distributed_grid.kernel.across.record_parts import fields_of
@@ -237,7 +237,7 @@ def test_whoever_refuses_is_replaced_by_the_next_and_asked_again_later(why):
     if why == "full disk":
         refusing.is_disk_full = True
     else:
-        refusing.shelf.accounts.limits = Limits(0, 0, 0, 0, 0)
+        refusing.shelf.accounts.limits = Allowance(0, 0, 0, 0, 0)
     job = mesh.submit(1)
     mesh.settle()
     assert listed(mesh) == [3]
@@ -254,7 +254,7 @@ def test_whoever_refuses_is_replaced_by_the_next_and_asked_again_later(why):
 def test_records_are_counted_and_refused_beyond_the_limit():
     mesh = Mesh(2)
     most = 4 * BLOCK_BYTES  # Two of them.
-    mesh[2].guarding.shelf.accounts.limits = Limits(most, most, most, most, 0)
+    mesh[2].guarding.shelf.accounts.limits = Allowance(most, most, most, most, 0)
     jobs = [mesh.submit(1, f"job-{number}") for number in range(3)]
     mesh.settle()
 

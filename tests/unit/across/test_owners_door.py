@@ -3,8 +3,10 @@
 import msgspec
 import pytest
 
+from distributed_grid.kernel.accounts import TOO_MUCH, Allowance
 from distributed_grid.kernel.across import hosting as hosting_module
 from distributed_grid.kernel.across.entries import Asked
+from distributed_grid.kernel.across.guests import ENTRY_BYTES
 from distributed_grid.kernel.across.hosting import ENTRY_MS
 from distributed_grid.kernel.explaining import explain
 from distributed_grid.kernel.node import Beat, Told
@@ -96,19 +98,26 @@ def test_an_entry_elsewhere_is_told_in_words(asked, words):
     assert str(asked) == words
 
 
-def test_who_comes_when_too_many_wait_is_refused_and_who_waits_already_is_not(room, monkeypatch):
-    monkeypatch.setattr(hosting_module, "ENTRIES_MAX", 1)
-    home, host, _ = room.nodes
+def test_who_comes_when_too_many_wait_is_refused_and_who_waits_already_is_not(room):
+    home, host, other = room.nodes
+    accounts = host.node.across.hosting._accounts
+    most = ENTRY_BYTES * 2
+    accounts.limits = Allowance(most, most, most, 2 * most, most)
     fill(host)
     hear(host, home, question(home, "first"))
 
     (no,) = hear(host, home, question(home, "second"))
     (again,) = hear(host, home, question(home, "first", number=2))
+    (others,) = hear(host, other, question(other, "third"))
 
     assert isinstance(no, NotGranted)
-    assert no.reasons == ("too many wait here",)
+    assert no.reasons[0].startswith(TOO_MUCH)
     assert isinstance(again, Waiting)
-    assert waiting(host) == {a_job("first").id}
+    assert isinstance(others, Waiting)
+    assert waiting(host) == {a_job("first").id, a_job("third").id}
+    assert accounts[home.me] == accounts[other.me] > ENTRY_BYTES
+    hear(host, home, Withdrawn(job=a_job("first").id, epoch=Epoch(1, home.me), number=3))
+    assert accounts[home.me] == 0
 
 
 def test_in_a_long_line_whoever_asks_is_told_its_length(room, monkeypatch):

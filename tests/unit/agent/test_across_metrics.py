@@ -8,9 +8,9 @@ from tests.node_world import World, a_job, fill
 from tests.questions_lab import Pair, Parts
 
 
-def figures(node, questions) -> dict[str, int]:
+def figures(node, questions, dropped: int = 0) -> dict[str, int]:
     found, kinds = {}, set()
-    for line in across_lines(node, questions):
+    for line in across_lines(node, questions, dropped):
         if line.startswith("# TYPE"):
             kinds.add(line.split()[2])
         elif not line.startswith("#"):
@@ -49,6 +49,7 @@ async def test_attempts_guests_records_and_questions_are_counted():
     pair.roles = None
     await pair.ask()
     assert figures(host.node, pair.answers)["grid_questions_refused_total"] == 1
+    assert figures(host.node, pair.answers, 7)["grid_messages_dropped_total"] == 7
     room[0].drain()
     host.drain()
     room.settle()

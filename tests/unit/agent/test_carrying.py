@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from distributed_grid.agent.carrying import COMPANY_S, COPIES_S, Carrying
+from distributed_grid.agent.carrying import COMPANY_S, COPIES_S, HELD_BYTES_MAX, Carrying
 from distributed_grid.agent.watchers import Watchers
 from distributed_grid.edges.store import StoreFull
 from distributed_grid.edges.store.memory import MemoryStore
 from distributed_grid.kernel.launching import Paths
 from distributed_grid.kernel.ledger import Ledger
-from distributed_grid.kernel.node import Node
+from distributed_grid.kernel.node import Beat, Node
 from distributed_grid.kernel.ready import Ready
 from distributed_grid.model.across import Epoch, Fence
 from distributed_grid.model.ids import NodeId
@@ -70,6 +70,19 @@ async def test_a_copy_that_a_submission_waits_for_does_not_wait_for_company():
     await a_carrier(store, []).carry_out(held)
 
     assert store.waited_s == [0]
+
+
+@pytest.mark.parametrize(("size", "is_waited_for"), [(1, False), (HELD_BYTES_MAX, True)])
+async def test_what_writes_much_is_waited_for_before_more_is_heard(size, is_waited_for):
+    store = MemoryStore()
+    hands = a_carrier(store, [])
+    hands._node.step = lambda _event: Ready(save_held={JOB.id: bytes(size)})
+
+    await hands.take_in(Beat(now_ms=1))
+
+    assert (store.held(JOB.id) is not None) == is_waited_for
+    for work in hands._early:
+        work.close()
 
 
 class Failing(MemoryStore):

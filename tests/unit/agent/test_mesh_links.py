@@ -9,6 +9,7 @@ from distributed_grid.edges.store import StoreFull
 from distributed_grid.edges.transport import LinkClosed
 from distributed_grid.edges.transport.memory import MemoryTransport
 from distributed_grid.errors import MeshRefused
+from distributed_grid.kernel.accounts import LIMITS, Allowance
 from distributed_grid.kernel.mesh.events import MeshReady
 from distributed_grid.kernel.mesh.rules import MeshRules
 from distributed_grid.model.membership import Contact
@@ -219,6 +220,19 @@ async def test_words_about_jobs_for_which_there_is_no_room_are_lost_and_the_link
         assert alpha.side.send_job(beta.id, b"again")
         await until(lambda: heard[1:] == [b"again"])
         assert not link.closed.is_set()
+
+
+async def test_when_all_others_read_slowly_little_is_still_said_to_each(monkeypatch):
+    few = Allowance(0, 0, 0, total=3_000, assured=1_000)
+    monkeypatch.setitem(LIMITS, "going out", few)
+    async with MeshLab() as lab:
+        alpha, beta, gamma = await lab.mesh_of("alpha", "beta", "gamma")
+        assert alpha.side.send_job(beta.id, bytes(2_500))
+
+        taken = [alpha.side.send_job(gamma.id, bytes(400)) for _ in range(3)]
+
+        assert taken == [True, True, False]
+        assert not alpha.side.send_job(beta.id, bytes(100_000))
 
 
 async def test_a_long_record_of_a_job_arrives_and_one_too_long_harms_nobody_else():

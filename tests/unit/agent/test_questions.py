@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distributed_grid.agent import asking, questions
-from distributed_grid.agent.questions import ANSWERS_MAX, Asker, Piece
+from distributed_grid.agent.questions import ANSWER_BYTES, Asker, Piece
 from distributed_grid.errors import GridError, MeshUnreachable, NotFound, NotPermitted, Overloaded
+from distributed_grid.kernel.accounts import LIMITS, Allowance
 from distributed_grid.model.ids import NodeId
 from distributed_grid.wire.api import Problem
 from distributed_grid.wire.problems import error_of
@@ -383,16 +384,17 @@ async def test_the_same_number_twice_is_answered_once():
     assert (pair.answers.junk, pair.answers.answers, parts.made) == (1, 1, 1)
 
 
-async def test_a_flood_of_one_peer_costs_it_alone(monkeypatch):
+async def test_a_flood_of_one_peer_costs_it_alone():
     pair = Pair(Parts([], then=asyncio.Event().wait))
     for number in range(1, 3_001):
         pair.answers.told(pair.here, Question(number=number, operation="job"))
     await settled()
     refused = [message for _, peer, message in pair.lanes.said if peer == pair.here]
 
-    assert pair.answers.answers == ANSWERS_MAX
-    assert len(refused) == 3_000 - ANSWERS_MAX
-    assert all(message.status == 503 for message in refused)
+    most = LIMITS["questions"].member // ANSWER_BYTES
+    assert pair.answers.answers == most
+    assert len(refused) == 3_000 - most
+    assert all(message.status == 503 and b"too much" in message.body for message in refused)
     other = NodeId("c" * 64)
     pair.lanes.nodes[other] = pair.asks
     pair.answers._answering = echo
@@ -403,9 +405,22 @@ async def test_a_flood_of_one_peer_costs_it_alone(monkeypatch):
     assert pair.answers.answers == 0
 
 
-async def test_all_peers_together_are_bounded_too(monkeypatch):
-    monkeypatch.setattr(questions, "ANSWERS_MAX_ALL", 3)
+@pytest.mark.parametrize(
+    ("roles", "is_own", "rank"),
+    [
+        (("guest",), False, "guest"),
+        (("guest", "member"), False, "member"),
+        (("worker",), False, "member"),
+        (("guest",), True, "own"),
+    ],
+)
+def test_how_much_may_be_asked_at_a_time_follows_from_the_role(roles, is_own, rank):
+    assert Asker(NodeId("a"), "desk", roles, is_own=is_own).rank == rank
+
+
+async def test_all_peers_together_are_bounded_too():
     pair = Pair(Parts([], then=asyncio.Event().wait))
+    pair.answers._accounts.limits = Allowance(*[3 * ANSWER_BYTES] * 4, 0)
     for number in range(5):
         peer = NodeId(f"{number:064x}")
         pair.lanes.nodes[peer] = pair.asks
