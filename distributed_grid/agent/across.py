@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
 from typing import Final
 
+from distributed_grid.agent.blast_door import Faulty
 from distributed_grid.agent.gang_meeting import meeting_place
 from distributed_grid.agent.inbox import Inbox
 from distributed_grid.agent.mesh import MeshSide
@@ -67,6 +68,7 @@ class AcrossSide:
         self._clock_ms, self._step, self._carry_out = clock_ms, step, carry_out
         self._take_in = take_in
         self._seen = -1  # The state of the mesh that the kernel knows.
+        self._joined: Across | None = None
         self._book = PeerBook()
         self.inbox = Inbox(self._rank)
         self._news = asyncio.Event()  # A copy was taken, or not.
@@ -80,12 +82,21 @@ class AcrossSide:
     def begin(self) -> int:
         """Before anything is placed: a member does not run alone what others may be running.
 
-        Answers for how many milliseconds it was away.
+        Answers for how many milliseconds it was away. Begun again, it was not, unless what followed
+        from that was not settled yet.
         """
         if not self._mesh.is_member:
             return 0
+        was_settled = self._joined is not None and not self._joined.guarding.is_in_doubt
         self._join(self._mesh.mesh.me)
-        return self._mesh.mesh.membership.away_ms
+        return 0 if was_settled else self._mesh.mesh.membership.away_ms
+
+    def view(self) -> View | None:
+        """The other nodes, as they are now."""
+        if self._node.across is None:
+            return None
+        peers, own = self._book.look(self._mesh.mesh, self._mesh.ground.now())
+        return View(now_ms=self._clock_ms(), peers=peers, own=own)
 
     def _join(self, me: NodeId) -> None:
         power = self._node.power
@@ -94,6 +105,7 @@ class AcrossSide:
             senses=Senses(boot_us, secrets.randbelow),
             rules_of=lambda policy: rules_of(policy, power),
         )
+        self._joined, self._seen = across, -1
         across.holds.meeting = lambda: meeting_place(self._mesh)
         across.has_files = self.has_files
         across.guarding.shelf.read = self.read_held
@@ -111,7 +123,6 @@ class AcrossSide:
             mesh, now_ms = self._mesh.mesh, self._clock_ms()
             if self._node.across is None or self._node.across.me != mesh.me:
                 self._join(mesh.me)
-                self._seen = -1
             if mesh.turns != self._seen or now_ms >= fresh_ms:
                 self._seen, fresh_ms = mesh.turns, now_ms + FRESH_MS
                 peers, own = self._book.look(mesh, self._mesh.ground.now())
@@ -146,12 +157,24 @@ class AcrossSide:
             if not words:
                 continue
             self._find_disk()
-            (peer, message), *more = words
-            now_ms = self._clock_ms()
-            await self._take_in(Told(now_ms=now_ms, peer=peer, message=message, more=tuple(more)))
+            await self._tell(words)
             if any(isinstance(word, Copied | NotCopied) for _, word in words):
                 self._news.set()
                 self._news = asyncio.Event()
+
+    async def _tell(self, words: list[tuple[NodeId, JobMessage]]) -> None:
+        """What breaks the kernel's step costs whoever said it its link, and only that one."""
+        (peer, message), *more = words
+        now_ms = self._clock_ms()
+        try:
+            await self._take_in(Told(now_ms=now_ms, peer=peer, message=message, more=tuple(more)))
+        except Faulty as fault:
+            if not more:
+                self._mesh.blame(peer, type(message).__name__, str(fault))
+                return
+            for word in words:  # Each alone: it was one of them.
+                if not self._mesh.is_refused(word[0]):
+                    await self._tell([word])
 
     def _find_disk(self) -> None:
         if self._node.across is not None:

@@ -11,11 +11,13 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any, Final
 
+from distributed_grid.agent.blast_door import BlastDoor
+from distributed_grid.agent.keeper_book import KeeperBook
 from distributed_grid.agent.records import writes_of
 from distributed_grid.agent.tidying import remove_folder
 from distributed_grid.agent.unsaved import Unsaved
 from distributed_grid.agent.watchers import Watchers
-from distributed_grid.edges.store import Store, StoreError
+from distributed_grid.edges.store import Store, StoreError, Write
 from distributed_grid.kernel.launching import Paths, checkpoint_dir
 from distributed_grid.kernel.node import Node, NodeEvent, Reports
 from distributed_grid.kernel.ready import Happened, Ready
@@ -59,7 +61,9 @@ class Carrying:
     ) -> None:
         self._node, self._store, self._watchers, self._paths = node, store, watchers, paths
         self._at_step, self._clock_ms = at_step, clock_ms
-        self.to_keeper = to_keeper
+        self.door = BlastDoor(node)
+        self.book = KeeperBook()
+        self._to_keeper = to_keeper
         self.to_peer: Callable[[NodeId, JobMessage], None] = lambda _peer, _message: None
         self.changed: Callable[[Iterable[JobId]], None] = lambda _jobs: None
         self.held: Callable[[Mapping[JobId, bytes | None]], None] = lambda _records: None
@@ -72,11 +76,11 @@ class Carrying:
 
     async def step(self, event: NodeEvent) -> None:
         """Something has happened: what follows from it, durable and told."""
-        await self.carry_out(self._node.step(event))
+        await self.carry_out(await self.door.step(event))
 
     async def hear(self, event: NodeEvent) -> None:
         """The same for what others say: they are answered also while the disk is full."""
-        ready = self._node.step(event)
+        ready = await self.door.step(event)
         try:
             await self.save(ready, within_s=self._patience_s(ready))
         except StoreError:
@@ -92,18 +96,22 @@ class Carrying:
 
         A start would else wait behind copies, for which nobody hurries.
         """
-        ready = self._node.step(event)
+        ready = await self.door.step(event)
         held_bytes = sum(len(record or b"") for record in ready.save_held.values())
         if len(self._beside) < WAITING_MAX and held_bytes < HELD_BYTES_MAX:
-            self.later(self.carry_out(ready))
+            self.begin(ready)
         else:
             await self.carry_out(ready)
+
+    def begin(self, ready: Ready) -> None:
+        """Have it carried out beside the loop, as things stand now: what comes next may break."""
+        self.later(self.carry_out(ready, self._writes(ready)))
 
     async def decide(self, event: NodeEvent) -> None:
         """Carry out what somebody wants; returns when it is durable."""
         if self.trouble is not None:
             raise self.trouble
-        ready = self._node.step(event)
+        ready = await self.door.step(event)
         try:
             await self.save(ready)
         except StoreError:
@@ -111,13 +119,14 @@ class Carrying:
             raise
         await self.tell(ready)
 
-    async def carry_out(self, ready: Ready) -> None:
+    async def carry_out(self, ready: Ready, writes: list[Write] | None = None) -> None:
         """All of it; waits until the disk has room."""
         while True:
             try:
-                await self.save(ready, within_s=self._patience_s(ready))
+                await self.save(ready, within_s=self._patience_s(ready), writes=writes)
                 break
             except StoreError:
+                writes = None
                 await asyncio.sleep(RETRY_S)  # Nothing goes on before it is durable.
         await self.tell(ready)
 
@@ -138,13 +147,28 @@ class Carrying:
             return COPIES_S
         return COMPANY_S
 
-    async def save(self, ready: Ready, *, within_s: float = 0) -> None:
-        """Make it durable. Raises StoreError."""
+    def _writes(self, ready: Ready) -> list[Write]:
+        """Ask what rests on nothing, and say what is to be written; nothing of an earlier life."""
+        if self._is_lost(ready):
+            ready.changed, ready.happened = {}, []
+            return []
         for peer, question in ready.ask:
             self.to_peer(peer, question)
         ready.ask = []  # Asked once, also if this must be tried again.
         self._at_step("stepped")
-        writes = writes_of(ready, self._node)
+        return writes_of(ready, self._node)
+
+    def _is_lost(self, ready: Ready) -> bool:
+        """Whether the kernel has forgotten the step, as if the agent had died after it."""
+        return ready.life != self._node.life
+
+    async def save(
+        self, ready: Ready, *, within_s: float = 0, writes: list[Write] | None = None
+    ) -> None:
+        """Make it durable. Raises StoreError."""
+        if writes is None:
+            await self.door.opened()
+            writes = self._writes(ready)
         if not writes:
             return
         self._unsaved.begin(ready)
@@ -169,6 +193,9 @@ class Carrying:
 
     async def tell(self, ready: Ready) -> None:
         """What follows once everything is durable: messages, then wake-ups, then events."""
+        await self.door.opened()
+        if self._is_lost(ready):
+            ready.tell, ready.send = [], []
         unwanted = [one for one in ready.tell if isinstance(one, Run) and self._is_unwanted(one)]
         for message in ready.tell:
             if message not in unwanted:
@@ -193,6 +220,11 @@ class Carrying:
     def _is_unwanted(self, word: Run | Start) -> bool:
         """Whether somebody has cancelled it while this was being written: it shall not begin."""
         return not self._node.is_wanted(word)
+
+    async def to_keeper(self, message: ToKeeper) -> None:
+        """Tell it, and remember that it was told."""
+        self.book.told(message)
+        await self._to_keeper(message)
 
     async def _never_started(self, runs: list[Run]) -> None:
         """Nobody but this knows that they never began; the keeper does not know them at all."""

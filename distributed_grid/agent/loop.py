@@ -28,7 +28,8 @@ from distributed_grid.agent.mesh_desk import MeshDesk
 from distributed_grid.agent.mesh_metrics import mesh_lines
 from distributed_grid.agent.metrics import metrics_text
 from distributed_grid.agent.pace import Rest
-from distributed_grid.agent.records import held_by, job_of, lease_of
+from distributed_grid.agent.records import held_by, job_of
+from distributed_grid.agent.recovery import Recovery
 from distributed_grid.agent.sharing import NOWHERE, Sharing, Surroundings
 from distributed_grid.agent.submitting import Submitting
 from distributed_grid.agent.tails import TailKeeper
@@ -123,13 +124,34 @@ class Agent:
         self.more_metrics: Callable[[], Iterable[str]] = tuple
         hired = partial(self.submit, has_files=False)  # Workers of maps need no directory.
         self.values = luggage.values if luggage is not None else None
-        self.maps = Maps(node.coordinator, submit=hired, cancel=self._stop_job, values=self.values)
+        self.maps = Maps(
+            lambda: node.coordinator, submit=hired, cancel=self._stop_job, values=self.values
+        )
         hands.changed, hands.held = self._changed, self._held
         self._sharing = Sharing(
             node, name=place.status.name, clock_ms=clock_ms, step=hands.decide, around=around
         )
         self._clock_ms = clock_ms
         self._going = asyncio.Event()
+        self._recovery = self._ways_back(mesh)
+
+    def _ways_back(self, mesh: MeshSide | None) -> Recovery:
+        """What is done at a start, and after a step that broke off."""
+        publish = mesh.ground.publish if mesh is not None else self.watchers.publish
+        recovery = Recovery(
+            self.node, self.store, self._hands.book, clock_ms=self._clock_ms, publish=publish
+        )
+        recovery.restored = self._sharing.restored
+        if self._across is not None:
+            recovery.join, recovery.look = self._across.begin, self._across.view
+
+        async def rebuild(error: Exception) -> None:
+            for ready in await recovery.rebuild(error):
+                self._hands.begin(ready)
+            self.watchers.wake_all()
+
+        self._hands.door.rebuild = rebuild
+        return recovery
 
     def _plugged(self, mesh: MeshSide, clock_ms: Callable[[], int]) -> AcrossSide:
         """The other nodes, joined to what this agent does and carries."""
@@ -158,20 +180,9 @@ class Agent:
         self.watchers.epoch = int(remembered.meta.get(EPOCH, b"0")) + 1
         with contextlib.suppress(StoreError):  # A full disk is told to those who submit.
             await self.store.commit([SetMeta(EPOCH, b"%d" % self.watchers.epoch)])
-        jobs = [job_of(row) for row in remembered.jobs]
-        leases = {lease: lease_of(record) for lease, record in remembered.leases.items()}
         if self._mesh is not None:
             self._mesh.restore(remembered.meta)
-        away_ms = self._across.begin() if self._across is not None else 0
-        self.node.restore(
-            jobs,
-            leases,
-            remembered.meta,
-            held={JobId(job): NodeId(sender) for job, sender in remembered.held.items()},
-            now_ms=self._clock_ms(),
-            away_ms=away_ms,
-        )
-        self._sharing.restored()
+        await self._recovery.restore(remembered)
 
     async def run(self) -> None:
         """Until somebody says `down`, or the keeper is gone."""
@@ -276,11 +287,14 @@ class Agent:
         repeated: list[Report] = []
         while len(repeated) < hello.unacknowledged and (more := await self.runner.receive()):
             repeated += more
+        self._hands.book.greeted(hello)
+        self._hands.book.heard(tuple(repeated))
         await self._hands.step(Met(now_ms=self._clock_ms(), hello=hello, reports=tuple(repeated)))
         self.watchers.publish(Happened(name="agent.started", at_ms=self._clock_ms()))
 
     async def _listen(self) -> None:
         while reports := await self.runner.receive():
+            self._hands.book.heard(reports)
             ends = self.maps.ends(reports)
             await self._hands.step(Reports(now_ms=self._clock_ms(), reports=reports))
             self.maps.ended(ends)
@@ -343,27 +357,34 @@ class Agent:
     async def wait(self, word: str, *, timeout_ms: int) -> JobView:
         """The job once it has ended, or as it is when the time is over."""
         job = await self._find(word)
-        await self._end_of(job, asyncio.get_running_loop().time() + timeout_ms / 1_000)
-        return self._view(job)
+        until_s = asyncio.get_running_loop().time() + timeout_ms / 1_000
+        return self._view((await self._end_of(job, until_s))[0])
 
     async def wait_many(self, words: tuple[str, ...], *, timeout_ms: int) -> Jobs:
         """Those of the jobs that have ended: all, or as many as the time allows."""
         jobs = [await self._find(word) for word in words]
         until_s = asyncio.get_running_loop().time() + timeout_ms / 1_000
-        over = [job for job in jobs if await self._end_of(job, until_s)]
+        over = [
+            job for job, is_over in [await self._end_of(job, until_s) for job in jobs] if is_over
+        ]
         views = tuple(self._view(job, with_story=False) for job in over)
         return Jobs(jobs=views, more=len(over) < len(jobs))
 
-    async def _end_of(self, job: Job, until_s: float) -> bool:
-        """Wait until the job has ended, and that is saved; whether it has in time."""
+    async def _end_of(self, job: Job, until_s: float) -> tuple[Job, bool]:
+        """Wait until the job has ended, and that is saved; as it is then, and whether it has."""
         if job.has_ended and self._hands.is_unsaved(job.spec.id):
             await self.store.commit([])  # Its end waits for company to be saved with: here it is.
         while not job.has_ended or self._hands.is_unsaved(job.spec.id):
             left_s = until_s - asyncio.get_running_loop().time()
             if left_s <= 0 or not await self.watchers.change_of(job.spec.id, timeout_s=left_s):
-                return False
+                return self._as_it_is(job), False
+            job = self._as_it_is(job)
         await self.log_files.written(job)
-        return True
+        return job, True
+
+    def _as_it_is(self, job: Job) -> Job:
+        """The same job, after all that may have happened to it and to the kernel's memory."""
+        return self.node.coordinator.jobs.get(job.spec.id, job)
 
     async def _note_files(self, job: JobId, detail: str) -> None:
         noted = Noted(now_ms=self._clock_ms(), job=job, what="files", detail=detail)
@@ -383,7 +404,7 @@ class Agent:
             await self._cancel(job)
 
     async def _cancel(self, job: JobId) -> None:
-        ready = self.node.step(Cancel(now_ms=self._clock_ms(), job=job))
+        ready = await self._hands.door.step(Cancel(now_ms=self._clock_ms(), job=job))
         try:
             await self._hands.save(ready)
         except StoreError:
@@ -435,7 +456,7 @@ class Agent:
             path,
             offset=offset,
             follow=follow,
-            has_ended=lambda: job.has_ended,
+            has_ended=lambda: self._as_it_is(job).has_ended,
             changed=lambda s: self.watchers.change_of(job.spec.id, timeout_s=s),
         ):
             yield part
@@ -480,6 +501,7 @@ class Agent:
         return metrics_text(self.node, ended=self._hands.ended, more=more)
 
     async def _find(self, word: str) -> Job:
+        await self._hands.door.opened()
         try:
             return await listing.found(word, self.node.coordinator, self.store)
         except NotFound:

@@ -54,13 +54,13 @@ class Maps:
 
     def __init__(
         self,
-        coordinator: Coordinator,
+        coordinator: Callable[[], Coordinator],
         *,
         submit: Callable[[tuple[JobSpec, ...]], Awaitable[Submitted]],
         cancel: Callable[[JobId], Awaitable[None]],
         values: Values | None = None,
     ) -> None:
-        self._coordinator = coordinator
+        self._kernel = coordinator
         self._submit = submit
         self._cancel = cancel
         self._values = values
@@ -68,6 +68,10 @@ class Maps:
         self._of_job: dict[JobId, KeptMap] = {}
         self._over: dict[str, None] = {}
         self._ending: set[asyncio.Task[None]] = set()
+
+    @property
+    def _coordinator(self) -> Coordinator:
+        return self._kernel()  # Another one after a step that broke off.
 
     # What clients ask
 

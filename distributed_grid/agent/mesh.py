@@ -16,10 +16,12 @@ from distributed_grid.agent.mesh_forwarding import Forwarding
 from distributed_grid.agent.mesh_links import Links
 from distributed_grid.agent.mesh_proving import Proving
 from distributed_grid.agent.pace import Pace
+from distributed_grid.agent.watchdog import PEER_S, limited
 from distributed_grid.edges.store import SetMeta, Store, StoreError
 from distributed_grid.edges.transport import Lane, Transport
 from distributed_grid.kernel.mesh.doorman import Doorman
 from distributed_grid.kernel.mesh.events import (
+    Heard,
     LinkDown,
     LinkUp,
     Measured,
@@ -28,6 +30,7 @@ from distributed_grid.kernel.mesh.events import (
     Now,
     Publish,
     Tick,
+    Told,
 )
 from distributed_grid.kernel.mesh.machine import Mesh
 from distributed_grid.kernel.mesh.membership import Forward
@@ -201,6 +204,7 @@ class MeshSide:
             answered=self._answered,
             proving=self._prove,
             broke=self.broke,
+            blame=self.blame,
             aside=self._heard_aside,
             lost=lambda peer, why: self.on_link_lost(peer, why),  # noqa: PLW0108  (it may change)
             timeout_ms=ground.connection_timeout_ms,
@@ -215,6 +219,20 @@ class MeshSide:
         task = asyncio.get_running_loop().create_task(work)
         task.add_done_callback(self._ended)
         return task
+
+    def is_refused(self, peer: NodeId) -> bool:
+        """Whether a peer has no link for a while, for what it has said."""
+        now_us = self.ground.now().mono_us
+        return self.parts is not None and self.mesh.faults.left_us(peer, now_us) > 0
+
+    def blame(self, peer: NodeId, kind: str, why: str) -> None:
+        """What a peer said could not be handled: that costs it its link."""
+        roster, ready = self.mesh.roster, MeshReady()
+        if roster is not None and peer in roster.standings:  # Who is nobody is counted at the door.
+            self.mesh.blame(peer, kind, why, self.ground.now(), ready)
+        self.take(ready)
+        if self.links is not None:
+            self.links.cut(peer, f"its {kind} could not be handled")
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
@@ -255,8 +273,14 @@ class MeshSide:
     # The loop
 
     def step(self, event: MeshEvent) -> None:
-        """Tell the kernel, and see to it that its answer is carried out."""
-        self.take(self.mesh.step(event))
+        """Tell the kernel, and see to it that its answer is carried out.
+
+        Raises what breaks off for a peer's words. Nothing is built anew then: what the mesh knows
+        is signed by whom it is about, or measured again and again.
+        """
+        with limited(PEER_S) if isinstance(event, Told | Heard) else contextlib.nullcontext():
+            ready = self.mesh.step(event)
+        self.take(ready)
         if isinstance(event, LinkUp | LinkDown):
             self.on_link(event.peer, isinstance(event, LinkUp))
 
@@ -338,7 +362,7 @@ class MeshSide:
     def _heard_aside(self, peer: NodeId, lane: Lane, body: bytes) -> bool:
         """What members say about jobs; whoever lost its membership meanwhile says nothing."""
         roster = self.mesh.roster
-        if roster is None or not roster.is_member(peer):
+        if roster is None or not roster.is_member(peer) or self.is_refused(peer):
             return True
         return self.on_job(peer, body) if lane == "job" else self.on_bulk(peer, body)
 
@@ -360,7 +384,7 @@ class MeshSide:
 
     def reach(self, peer: NodeId) -> None:
         """Dial somebody whom there is no link with, unless that was tried just now."""
-        if self.links is None or peer in self.links.open:
+        if self.links is None or peer in self.links.open or self.is_refused(peer):
             return
         contact = self.mesh.contact(peer)
         now_us = self.ground.now().mono_us

@@ -9,12 +9,13 @@ are: what has no room is lost, and said again.
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from functools import partial
 from typing import Any, Final, Literal
 
 import msgspec
 
+from distributed_grid.agent.blast_door import in_words
 from distributed_grid.edges.transport import (
     Datagram,
     Lane,
@@ -62,6 +63,7 @@ Answered = Callable[[NodeId, Welcome | Refused], None]  # To a ticket that was p
 Proved = Callable[[NodeId, Challenge | Proof], Coroutine[Any, Any, None]]
 Inquired = Callable[[NodeId, MeshMessage | None], None]
 Broke = Callable[[BaseException], None]
+Blame = Callable[[NodeId, str, str], None]  # What a peer said could not be handled: what, and why.
 Lost = Callable[[NodeId, str], None]  # A link is gone, and what was on its way with it.
 Aside = Callable[[NodeId, Lane, bytes], bool]  # What comes on the other lanes; False: it is junk.
 
@@ -124,6 +126,7 @@ class Links:
         answered: Answered,
         proving: Proved,
         broke: Broke,
+        blame: Blame,
         aside: Aside,
         lost: Lost,
         timeout_ms: int,
@@ -136,7 +139,7 @@ class Links:
         self._mesh, self._transport, self._doorman = mesh, transport, doorman
         self._now, self._step, self._answer, self._answered = now, step, answer, answered
         self._proving, self._broke, self._timeout_ms = proving, broke, timeout_ms
-        self._aside, self._lost = aside, lost
+        self._aside, self._lost, self._blame = aside, lost, blame
         self._tasks: set[asyncio.Task[None]] = set()
 
     # Coming and going
@@ -273,41 +276,58 @@ class Links:
     async def _read(self, served: Open) -> None:
         link = served.link
         while (received := await link.receive()) is not None:
-            if received[0] != "control":
-                if not self._aside(link.peer, received[0], received[1]):
-                    self._count_junk(link)
-                    await link.close("malformed")
-                    break
-                continue
+            lane, body = received
+            is_sense = True
             try:
-                message = decode(received[1])
+                message = decode(body) if lane == "control" else None
             except JUNK:
+                is_sense = False
+            else:
+                kind = type(message).__name__ if message is not None else f"message ({lane})"
+                with self._at_cost_of(link.peer, kind):
+                    is_sense = (
+                        await self._hear(served, message)
+                        if message is not None
+                        else self._aside(link.peer, lane, body)
+                    )
+            if not is_sense:
                 self._count_junk(link)
                 await link.close("malformed")
                 break
-            if isinstance(message, Redeem | Renew | Challenge | Proof):
-                if served.replies < REPLIES_MAX:  # Whoever asks more at once gets no answer.
-                    served.replies += 1
-                    self._beside(self._reply(served, message))
-                continue
-            if isinstance(message, Welcome | Refused):
-                self._answered(link.peer, message)
-                continue
-            if isinstance(message, Delta):
-                message = await self._verified(message)
-            if self.open.get(link.peer) is served:
-                self._step(Told(now=self._now(), peer=link.peer, message=message))
         self._ended(served)
+
+    async def _hear(self, served: Open, message: MeshMessage) -> bool:
+        peer = served.link.peer
+        if isinstance(message, Redeem | Renew | Challenge | Proof):
+            if served.replies < REPLIES_MAX:  # Whoever asks more at once gets no answer.
+                served.replies += 1
+                self._beside(self._reply(served, message))
+            return True
+        if isinstance(message, Welcome | Refused):
+            self._answered(peer, message)
+            return True
+        if isinstance(message, Delta):
+            message = await self._verified(message)
+        if self.open.get(peer) is served:
+            self._step(Told(now=self._now(), peer=peer, message=message))
+        return True
+
+    @contextlib.contextmanager
+    def _at_cost_of(self, peer: NodeId, kind: str) -> Iterator[None]:
+        """What breaks off meanwhile costs this peer its link, and the agent nothing."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001  (whatever it is, others are served)
+            self._blame(peer, kind, in_words(error))
 
     async def _reply(self, served: Open, message: Redeem | Renew | Challenge | Proof) -> None:
         peer = served.link.peer
-        try:
+        with self._at_cost_of(peer, type(message).__name__):
             if isinstance(message, Redeem | Renew):
                 self.send(peer, await self._answer(peer, message))
             else:
                 await self._proving(peer, message)
-        finally:
-            served.replies -= 1
+        served.replies -= 1
 
     async def _verified(self, delta: Delta) -> Delta:
         """What is here already, and what would change something and its node has signed."""
@@ -325,10 +345,8 @@ class Links:
         peer, (data, waited_us) = served.link.peer, datagram
         if self.open.get(peer) is not served:
             return
-        try:
+        with self._at_cost_of(peer, "heartbeat"):
             self._step(Heard(now=self._now(), peer=peer, datagram=data, waited_us=waited_us))
-        except Exception as error:  # noqa: BLE001  A mistake of ours: see `_over`.
-            self._broke(error)
 
     def _ended(self, served: Open) -> None:
         if self.open.get(served.link.peer) is served:
@@ -348,6 +366,13 @@ class Links:
         self._step(LinkDown(now=self._now(), peer=served.link.peer, why=why))
         self._lost(served.link.peer, why)
         self._beside(served.link.close(why))
+
+    def cut(self, peer: NodeId, why: str) -> None:
+        """Now, whatever was still to be said."""
+        served = self.open.get(peer)
+        if served is not None:
+            self._drop(served, why)
+            self._end(served)
 
     # Sending
 

@@ -57,15 +57,15 @@ class Submitting:
         if self._hands.trouble is not None:
             raise self._hands.trouble
         jobs = await self._meant(jobs)
-        abroad = await self._recall({after.job for spec in jobs for after in spec.after})
         rooted = frozenset[JobId]()
         if self._luggage is not None:
             jobs, rooted = await self._luggage.taken(jobs, has_files=has_files)
+        abroad = await self._recall({after.job for spec in jobs for after in spec.after})
         ready = await self._admitted(Submit(now_ms=0, jobs=jobs, abroad=abroad, rooted=rooted))
         try:
             await self._hands.save(ready)
         except StoreError:
-            self._refuse({spec.id for spec in jobs} & set(ready.save_jobs), ready)
+            await self._refuse({spec.id for spec in jobs} & set(ready.save_jobs), ready)
             raise
         await self._hands.tell(ready)
         if self._luggage is not None:
@@ -82,7 +82,7 @@ class Submitting:
         finally:
             is_only_here.cancel()  # Nobody asks any more; who copies them goes on.
 
-    def _refuse(self, jobs: set[JobId], ready: Ready) -> None:
+    async def _refuse(self, jobs: set[JobId], ready: Ready) -> None:
         """They were not acknowledged, so they shall not run, here or anywhere.
 
         What was decided goes on once there is room, without them: `Carrying` starts nothing that
@@ -90,19 +90,21 @@ class Submitting:
         """
         ready.send = [(peer, word) for peer, word in ready.send if not _is_copy_of(word, jobs)]
         now_ms = self._clock_ms()
-        cancels = [self._node.step(Cancel(now_ms=now_ms, job=job)) for job in sorted(jobs)]
+        cancel = self._hands.door.step
+        cancels = [await cancel(Cancel(now_ms=now_ms, job=job)) for job in sorted(jobs)]
         self._hands.later(self._hands.carry_out_all([ready, *cancels]))
 
     async def _admitted(self, wanted: Submit) -> Ready:
         """Hand them to the kernel; who has just joined is given a moment to tell what it is."""
+        step = self._hands.door.step
         for _ in range(UNSURE_LOOKS):
             try:
-                return self._node.step(msgspec.structs.replace(wanted, now_ms=self._clock_ms()))
+                return await step(msgspec.structs.replace(wanted, now_ms=self._clock_ms()))
             except NeverFits:
                 if self._across is None or not self._across.is_unsure:
                     raise
             await asyncio.sleep(UNSURE_S)
-        return self._node.step(msgspec.structs.replace(wanted, now_ms=self._clock_ms()))
+        return await step(msgspec.structs.replace(wanted, now_ms=self._clock_ms()))
 
     async def _meant(self, jobs: tuple[JobSpec, ...]) -> tuple[JobSpec, ...]:
         """The same with the nodes that they name; who has just joined is known in a moment."""
@@ -143,12 +145,15 @@ class Submitting:
 
     async def _recall(self, wanted: set[JobId]) -> frozenset[JobId]:
         """Bring finished jobs back that new ones come after; answers those that others know."""
-        known, abroad = self._node.coordinator.jobs, set[JobId]()
-        for job in sorted(job for job in wanted if job not in known):
-            if row := await self._store.job(job):
-                recall(self._node.coordinator, job_of(row))
-            elif await self.is_abroad(job):
-                abroad.add(job)
+        abroad, unknown = set[JobId](), set[JobId]()
+        # More than once if the kernel forgets them meanwhile.
+        while left := wanted - self._node.coordinator.jobs.keys() - abroad - unknown:
+            for job in sorted(left):
+                if row := await self._store.job(job):
+                    await self._hands.door.opened()
+                    recall(self._node.coordinator, job_of(row))
+                else:
+                    (abroad if await self.is_abroad(job) else unknown).add(job)
         return frozenset(abroad)
 
 

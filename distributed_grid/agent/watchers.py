@@ -54,6 +54,11 @@ class Watchers:
             if not future.done():
                 future.set_result(None)
 
+    def wake_all(self) -> None:
+        """Any of them may have changed."""
+        for job in list(self._waiting):
+            self.wake(job)
+
     def publish(self, happened: Happened) -> None:
         """Number an event, keep it, and give it to every reader."""
         self._number += 1

@@ -89,6 +89,11 @@ class Lending:
         )
         self.habits.watched(sample.local_minute, sample.at_ms, is_active=touched or is_loaded)
 
+    def forget_words(self, terms: Terms) -> None:
+        """What the owner has set is read again; what was measured still counts."""
+        self.words, self.paused_until_ms = (), None
+        self.set_terms(terms)
+
     def set_terms(self, terms: Terms) -> None:
         """The owner changed his mind."""
         self.terms = terms

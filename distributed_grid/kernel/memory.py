@@ -15,6 +15,7 @@ from distributed_grid.kernel.habits import Habits
 from distributed_grid.kernel.host import Host
 from distributed_grid.kernel.lending import Words
 from distributed_grid.kernel.ready import Ready
+from distributed_grid.kernel.unusable import about
 from distributed_grid.model.booking import Booking
 
 ACCOUNTS: Final = "accounts"
@@ -47,19 +48,22 @@ class Memory:
     def restore(self, meta: Mapping[str, bytes]) -> None:
         """Begin where the last one left off."""
         if ACCOUNTS in meta:
-            saved = msgspec.msgpack.decode(meta[ACCOUNTS], type=SavedAccounts)
-            self._host.accounts.restore(saved)
-        for booking in msgspec.msgpack.decode(
-            meta.get(BOOKINGS, _encode(())), type=tuple[Booking, ...]
-        ):
-            self._host.bookings.restore(booking)
+            with about("meta", ACCOUNTS):
+                saved = msgspec.msgpack.decode(meta[ACCOUNTS], type=SavedAccounts)
+                self._host.accounts.restore(saved)
+        with about("meta", BOOKINGS):
+            for booking in msgspec.msgpack.decode(
+                meta.get(BOOKINGS, _encode(())), type=tuple[Booking, ...]
+            ):
+                self._host.bookings.restore(booking)
         self._host.is_draining = bool(meta.get(DRAINING))
         self._host.is_left_now = meta.get(DRAINING) == _NOW
         if LENDING in meta:
-            word = msgspec.msgpack.decode(meta[LENDING], type=SavedLending)
-            self._host.lending.paused_until_ms = word.paused_until_ms
-            self._host.lending.habits = Habits(word.habits)
-            self._host.lending.words = word.words
+            with about("meta", LENDING):
+                word = msgspec.msgpack.decode(meta[LENDING], type=SavedLending)
+                self._host.lending.paused_until_ms = word.paused_until_ms
+                self._host.lending.habits = Habits(word.habits)
+                self._host.lending.words = word.words
 
     def save_bookings(self, ready: Ready) -> None:
         """They have changed."""

@@ -214,15 +214,22 @@ class Node:
         new_lease_id: Callable[[], str],
         rules: Rules = RULES,
     ) -> None:
-        self.ledger = ledger
         self.hello: Hello | None = None  # Nothing starts before a keeper has greeted.
         self.is_leaving = False  # Told to go: what waits stays for the next agent.
         self.paths = paths
         self.power = rules.power
+        self.life = 0  # Rises when everything is forgotten.
+        self._new_lease_id, self._rules = new_lease_id, rules
+        self._begin(name, ledger)
+
+    def _begin(self, name: str, ledger: Ledger) -> None:
+        """Know nothing but the machine and its owner's rules."""
+        rules = self._rules
+        self.ledger = ledger
         self._ready = Ready()
         self.host = Host(
             ledger,
-            new_lease_id=new_lease_id,
+            new_lease_id=self._new_lease_id,
             terms=rules.terms,
             weights=rules.weights,
             ageing_ms=rules.ageing_ms,
@@ -232,6 +239,18 @@ class Node:
         self._votes: dict[str, bytes] = {}  # What was saved of at-most-once jobs, by name.
         self.across: Across | None = None  # None: there are no other nodes.
         self._filled = (-1, -1)  # The state in which nobody more could start.
+
+    def forget(self) -> None:
+        """Know nothing any more, as at a start: what a step that broke off left is gone with it.
+
+        Only what was told from outside, and no step changes, stays.
+        """
+        before = self.host
+        self.life += 1
+        self._begin(self.coordinator.node, Ledger(self.ledger.inventory))
+        self.host.files_bytes_max = before.files_bytes_max
+        self.host.lending = before.lending
+        self.host.lending.forget_words(self._rules.terms)
 
     def join(
         self,
@@ -265,7 +284,7 @@ class Node:
 
     def part(self, now_ms: int) -> Ready:
         """There are no other nodes any more: what ran there is lost, what waited for them not."""
-        ready = Ready()
+        ready = Ready(life=self.life)
         if self.across is not None:
             waiting = [*self.across.asking.everyone(), *self.across.once.part(now_ms, ready)]
             self.across.away.lose_all(now_ms, ready)
@@ -299,7 +318,7 @@ class Node:
 
     def step(self, event: NodeEvent) -> Ready:
         """Told what happened, answers what to do."""
-        self._ready = ready = Ready()
+        self._ready = ready = Ready(life=self.life)
         match event:
             case Submit():
                 self._submit(event, ready)

@@ -30,6 +30,7 @@ class Happened(msgspec.Struct, frozen=True, kw_only=True):
 class Ready(msgspec.Struct, kw_only=True):
     """The effects of one step."""
 
+    life: int = 0  # Of the kernel's memory from which they come: see `Node.forget`.
     # At once: questions and offers of room to other nodes, in order for each.
     ask: list[tuple[NodeId, JobMessage]] = []
     # First, in one transaction: these jobs and leases are written, these leases forgotten.

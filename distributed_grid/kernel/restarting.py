@@ -11,6 +11,7 @@ from distributed_grid.kernel.coordinator import Coordinator
 from distributed_grid.kernel.jobs import Attempt, Job
 from distributed_grid.kernel.ready import Ready
 from distributed_grid.kernel.series import shape_of
+from distributed_grid.kernel.unusable import about
 from distributed_grid.model.ids import JobId
 from distributed_grid.model.lease import Lease
 from distributed_grid.wire.keeper import Ended, Hello, Stop, untold_end
@@ -19,9 +20,11 @@ from distributed_grid.wire.keeper import Ended, Hello, Stop, untold_end
 def restore(coordinator: Coordinator, jobs: Iterable[Job], leases: dict[str, Lease]) -> None:
     """Take up jobs and leases as the store had them; nothing is started before `reconcile`."""
     for job in sorted(jobs, key=lambda job: (job.submitted_ms, job.spec.id)):
-        take_up(coordinator, job)
+        with about("job", job.spec.id):
+            take_up(coordinator, job)
     for job_id, attempt in sorted(coordinator.attempts.here.values(), key=_turn):
-        _put_back(coordinator, coordinator.jobs[job_id], attempt, leases)
+        with about("job", job_id):
+            _put_back(coordinator, coordinator.jobs[job_id], attempt, leases)
 
 
 def take_up(coordinator: Coordinator, job: Job) -> None:

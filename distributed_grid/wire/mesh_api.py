@@ -63,6 +63,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     expires_ms: int = 0  # Its certificate.
     note: str = ""  # Quarantined as a clone, on an expired certificate, …
     is_draining: bool = False  # It takes no work.
+    faults: int = 0  # How often in a row what it said could not be handled here.
 
 
 class Nodes(msgspec.Struct, frozen=True, kw_only=True):

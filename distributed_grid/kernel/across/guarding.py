@@ -20,6 +20,7 @@ from distributed_grid.kernel.across.returning import Outcome, inquire
 from distributed_grid.kernel.across.rights import is_keeper, may_ask, may_tell
 from distributed_grid.kernel.jobs import Job
 from distributed_grid.kernel.ready import Happened, Ready
+from distributed_grid.kernel.unusable import about
 from distributed_grid.model.across import Epoch, Fence
 from distributed_grid.model.ids import JobId, NodeId
 from distributed_grid.wire.across import (
@@ -86,6 +87,17 @@ class Guarding:
     def is_untracked(self, job: JobId) -> bool:
         """Whether nobody knows any more what became of it while this node was away."""
         return job in self._meeting.untracked
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether it is still open what became of jobs while this node was away for long."""
+        doubts = self._returning.doubts.values()
+        return bool(self._meeting.untracked) or any(doubt.must_be_known for doubt in doubts)
+
+    @property
+    def unread(self) -> tuple[JobId, ...]:
+        """Records on disk that this version cannot read; they stay there."""
+        return tuple(self._meeting.unread)
 
     def name_of(self, node: NodeId) -> str:
         """As people call it."""
@@ -173,7 +185,8 @@ class Guarding:
             else:
                 self._go_on(job, outcome, now_ms, ready)
         for kept in self._takeovers.due(now_ms, ready):
-            self._meeting.take_over(kept, now_ms, ready)
+            with about("record", kept.job):
+                self._meeting.take_over(kept, now_ms, ready)
         self.holders.tick(now_ms, ready)
         self._audit(now_ms, ready)
         self._meeting.run_errands(now_ms, ready)

@@ -65,6 +65,7 @@ class Meeting:
         self.returning = Returning()
         self.audits = Audits()
         self.untracked: set[JobId] = set()
+        self.unread: list[JobId] = []  # Records on disk that mean nothing to this version.
         self.errands = Errands()
 
     def is_cleared(self, job: JobId) -> bool:

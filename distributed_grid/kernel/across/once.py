@@ -20,7 +20,7 @@ from distributed_grid.kernel.across.once_owner import OnceOwner
 from distributed_grid.kernel.across.peers import NOBODY, Peers, turned
 from distributed_grid.kernel.across.record import JobRecord, has_ended
 from distributed_grid.kernel.across.record_bytes import encode
-from distributed_grid.kernel.across.register import Register
+from distributed_grid.kernel.across.register import PREFIX, Register
 from distributed_grid.kernel.across.register_effects import (
     Deposed,
     Effects,
@@ -39,6 +39,7 @@ from distributed_grid.kernel.across.returning import inquire
 from distributed_grid.kernel.coordinator import Coordinator
 from distributed_grid.kernel.jobs import Attempt, Job
 from distributed_grid.kernel.ready import Ready
+from distributed_grid.kernel.unusable import about
 from distributed_grid.model.across import Epoch
 from distributed_grid.model.ids import JobId, NodeId
 from distributed_grid.wire.across import Begun, Holding, NotTaken, Report, Start
@@ -127,9 +128,9 @@ class Once:
         """A keeper greets; these attempts it runs, until then."""
         self._is_met = True
         self.owner.met(deadlines)
-        self._do(
-            self.register.start(dict(self._saved), deadlines, self._now_us(now_ms)), now_ms, ready
-        )
+        with about("meta", PREFIX):  # All of them: a disk without votes is known to be new.
+            started = self.register.start(dict(self._saved), deadlines, self._now_us(now_ms))
+        self._do(started, now_ms, ready)
 
     def before(self, now_ms: int, ready: Ready) -> None:
         """Before anything of this step is written down: what waits for votes in vain ends."""

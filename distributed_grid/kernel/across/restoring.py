@@ -16,6 +16,7 @@ from distributed_grid.kernel.across.record_writing import record_of
 from distributed_grid.kernel.across.returning import Doubt
 from distributed_grid.kernel.across.shelf import GRACE_MS
 from distributed_grid.kernel.jobs import Job
+from distributed_grid.kernel.unusable import about
 from distributed_grid.model.across import Fence
 from distributed_grid.model.ids import JobId, NodeId
 from distributed_grid.wire.mesh import JUNK
@@ -36,18 +37,21 @@ def restore(
     mine = {job.spec.id: job for job in jobs if job.epoch.node == meeting.me and not job.is_guest}
     bases: dict[JobId, JobRecord] = {}
     for job_id, sender in held.items():
-        try:
-            record = decode(meeting.shelf.read(job_id) or b"")
-        except JUNK:
-            continue  # A newer version's, which was here before: it stays on disk.
-        if job_id in mine and record.version.epoch <= mine[job_id].epoch:
-            bases[job_id] = record
-            continue
-        mine.pop(job_id, None)
-        meeting.shelf.put(record, now_ms, None, sender=sender or None, is_on_disk=True)
-        _restore_held(meeting, record, now_ms, was_long_away=was_long_away)
+        with about("record", job_id):
+            try:
+                record = decode(meeting.shelf.read(job_id) or b"")
+            except JUNK:
+                meeting.unread.append(job_id)  # A newer version's, maybe, which was here before.
+                continue
+            if job_id in mine and record.version.epoch <= mine[job_id].epoch:
+                bases[job_id] = record
+                continue
+            mine.pop(job_id, None)
+            meeting.shelf.put(record, now_ms, None, sender=sender or None, is_on_disk=True)
+            _restore_held(meeting, record, now_ms, was_long_away=was_long_away)
     for job_id, job in mine.items():
-        _restore_own(meeting, job, bases.get(job_id), now_ms, was_long_away=was_long_away)
+        with about("job", job_id):
+            _restore_own(meeting, job, bases.get(job_id), now_ms, was_long_away=was_long_away)
 
 
 def _restore_own(

@@ -17,6 +17,7 @@ from distributed_grid.kernel.across.returning import inquire
 from distributed_grid.kernel.across.shelf import Kept, Shelf
 from distributed_grid.kernel.across.verdicts import Verdicts
 from distributed_grid.kernel.ready import Ready
+from distributed_grid.kernel.unusable import about
 from distributed_grid.model.ids import JobId, NodeId
 from distributed_grid.wire.across import Copy
 
@@ -85,7 +86,9 @@ class Takeovers:
             if turn is None or turn.due_ms != due_ms:
                 continue
             kept = self._shelf.unfinished[job]
-            if self._is_mine(job, kept, turn, now_ms, ready):
+            with about("record", job):
+                is_mine = self._is_mine(job, kept, turn, now_ms, ready)
+            if is_mine:
                 self.forget(job)
                 mine.append(kept)
         inquire(self._questions, ready)

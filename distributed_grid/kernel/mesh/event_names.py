@@ -33,6 +33,8 @@ MESH_EVENTS: Final[tuple[EventName, ...]] = (
     EventName("mesh.left", "info", (), "this node left its mesh"),
     EventName("mesh.refused", "warning", ("reason",),
               "another node does not let this one in, or an admin removed it"),
+    EventName("mesh.fault", "warning", ("kind", "why", "count", "refused_ms"),
+              "what a node said could not be handled: it has no link for so long"),
     EventName("mesh.clone", "error", ("machine",), "two machines use one key; both are told"),
     EventName("mesh.certificate_renewed", "info", ("expires_ms",),
               "a certificate was renewed in time"),

@@ -27,6 +27,7 @@ from distributed_grid.kernel.mesh.events import (
     Tick,
     Told,
 )
+from distributed_grid.kernel.mesh.faults import Faults
 from distributed_grid.kernel.mesh.liveness import Liveness
 from distributed_grid.kernel.mesh.membership import Membership
 from distributed_grid.kernel.mesh.neighbourhood import Neighbourhood
@@ -92,6 +93,7 @@ class Mesh:
         self.quarantined: dict[NodeId, str] = {}  # Why a node is not to be trusted with work.
         self.stopped: dict[NodeId, str] = {}  # Who was told to stop: in which life.
         self.restarting: dict[NodeId, int] = {}  # Who said so: by when it is to be back, in ms.
+        self.faults = Faults()
         self.refused_by: dict[NodeId, str] = {}  # Who does not let us in, and why.
         self.positioning = self._new_positioning(start.now)
         self._news = News(self)
@@ -137,6 +139,7 @@ class Mesh:
         for table in tables:
             table.clear()
         self.clones = Clones()
+        self.faults = Faults()
         self.dialling = self._new_dialling()
         self.positioning = self._new_positioning(now)
         self._bandwidth = Bandwidth()
@@ -195,6 +198,8 @@ class Mesh:
             return Refused(reason="clone", detail="this is our own key")
         if self._has_stopped(peer, hello):
             return Refused(reason="busy", detail="it said goodbye")
+        if note := self.faults.note(peer, now.mono_us):
+            return Refused(reason="busy", detail=note)
         return self.roster.refusal(peer, hello, self.wall_ms(now))
 
     def _has_stopped(self, peer: NodeId, hello: Hello) -> bool:
@@ -247,6 +252,13 @@ class Mesh:
         if self.refused_by.get(event.peer) != event.why:
             self.refused_by[event.peer] = event.why
             self.tell(ready, "mesh.refused", event.peer, event.now, reason=event.why)
+
+    def blame(self, peer: NodeId, kind: str, why: str, now: Now, ready: MeshReady) -> None:
+        """What a peer said could not be handled: it has no link for a while."""
+        fault = self.faults.blame(peer, kind, now.mono_us)
+        told = {"kind": kind, "why": why, "count": fault.count}
+        refused_ms = (fault.until_us - now.mono_us) // 1_000
+        self.tell(ready, "mesh.fault", peer, now, **told, refused_ms=refused_ms)
 
     def publish(self, values: dict[Key, bytes], now: Now) -> None:
         """Say this to the others."""
@@ -457,6 +469,7 @@ class Mesh:
         self.membership.known.discard(node)
         self.dialling.forget(node)
         self.clones.forget(node)
+        self.faults.forget(node)
         self._news.forget(node)
         self.positioning.forget(node)
 

@@ -78,7 +78,8 @@ class Upkeep:
         for peer in wanted:
             if peer in mesh.links:
                 mesh.links[peer].wanted_us = now.mono_us
-        able = [peer for peer in wanted if peer not in mesh.links and mesh.contact(peer)]
+        out = {*mesh.links, *mesh.faults.refused(now.mono_us)}
+        able = [peer for peer in wanted if peer not in out and mesh.contact(peer)]
         for peer in mesh.dialling.due(able, mesh.links, now.mono_us):
             contact = mesh.contact(peer)
             assert contact is not None, "just looked at"

@@ -77,7 +77,8 @@ def view(mesh: Mesh, node: NodeId, now: Now) -> NodeView:
         seen_age_ms=age_us // 1_000 if age_us is not None else None,
         record_age_ms=(now.mono_us - changed_us) // 1_000 if changed_us is not None else None,
         expires_ms=standing.expires_ms if standing else 0,
-        note=_note(mesh, node) or _idle_note(load),
+        note=_note(mesh, node, now) or _idle_note(load),
+        faults=mesh.faults.count(node, now.mono_us),
         is_draining=load.is_draining,
     )
 
@@ -129,11 +130,13 @@ def _idle_note(load: NodeLoad) -> str:
     return FULL if load.is_disk_full else ""
 
 
-def _note(mesh: Mesh, node: NodeId) -> str:
+def _note(mesh: Mesh, node: NodeId, now: Now) -> str:
     if node in mesh.quarantined:
         return f"{mesh.quarantined[node]}{CLONED if node == mesh.me else ''}"
     if node == mesh.me and mesh.membership.was_revoked:
         return "revoked by an admin of the mesh"
+    if refused := mesh.faults.note(node, now.mono_us):
+        return refused
     if node in mesh.refused_by:
         return f"refuses this node: {mesh.refused_by[node]}"
     standing = mesh.roster.standings.get(node) if mesh.roster else None

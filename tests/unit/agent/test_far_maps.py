@@ -76,14 +76,14 @@ class TwoNodes:
         async def cancel(job):
             pass
 
-        self.maps = Maps(self.coordinator, submit=submit, cancel=cancel)
+        self.maps = Maps(lambda: self.coordinator, submit=submit, cancel=cancel)
         self.workers = FarWorkers(self.maps)
         self.homes = {self.job.spec.id: HOME}
         at_home = CannedAgent()
         at_home.maps = self.maps
         self._node(HOME, Asked(at_home, workers=self.workers))
         own = CannedAgent()
-        own.maps = Maps(SimpleNamespace(jobs={}), submit=submit, cancel=cancel)
+        own.maps = Maps(lambda: SimpleNamespace(jobs={}), submit=submit, cancel=cancel)
         asks = self._node(GUEST, Asked(own))
         self.remote = Remote(asks, self, user="ada")
         self.far = FarMaps(own, self.remote, self.homes.get)

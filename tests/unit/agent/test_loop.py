@@ -37,10 +37,10 @@ class Full(MemoryStore):
         await super().commit(writes)
 
 
-def made(store, runner, tmp_path, at_step=lambda _: None) -> Agent:
+def made(store, runner, tmp_path, at_step=lambda _: None, kernel: type[Node] = Node) -> Agent:
     numbers = iter(range(10_000))
     paths = Paths(output_root=str(tmp_path), scratch_root=str(tmp_path))
-    node = Node(
+    node = kernel(
         name="here",
         ledger=Ledger(FOUR_CORES),
         paths=paths,

@@ -322,17 +322,27 @@ async def test_a_task_that_fails_ends_the_agent():
         assert alpha.id not in lab.network.ends
 
 
-async def test_a_link_whose_reader_fails_ends_the_agent_too():
+async def test_a_link_on_which_something_cannot_be_handled_is_lost_for_a_while_and_nothing_else():
     async with MeshLab() as lab:
-        alpha, _ = await lab.mesh_of("alpha", "beta")
+        alpha, beta = await lab.mesh_of("alpha", "beta")
+        honest, faults = alpha.mesh.wanted, []
 
         def broken(entries):
+            faults.append(entries)
             raise ZeroDivisionError
 
         alpha.mesh.wanted = broken
-        lab.agents[1].values["load"] = b"\x00"
-        with pytest.raises(ZeroDivisionError):
-            await asyncio.wait_for(alpha.running, 20)
+        beta.values["load"] = b"\x00"
+        await until(lambda: faults)
+        await until(lambda: beta.id not in alpha.side.links.open)
+        alpha.mesh.wanted = honest
+
+        (told,) = [event.fields for event in alpha.events if event.name == "mesh.fault"]
+        assert (told["node"], told["kind"]) == (beta.id, "Delta")
+        assert told["why"].startswith("ZeroDivisionError")
+        seen = {node.name: node for node in alpha.side.views()}
+        assert "its Delta could not be handled" in seen["beta"].note
+        assert not alpha.running.done()
 
 
 async def test_the_figures_are_in_the_format_of_prometheus():
