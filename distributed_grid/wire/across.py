@@ -26,6 +26,7 @@ from distributed_grid.model.bounds import (
     Moment,
     Name,
     Pid,
+    Place,
     Sentence,
     Sentences,
     Span,
@@ -176,7 +177,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, tag="report"):
 
     job: JobId
     lease: Word
-    first: Count  # How many ends came before these, and were confirmed.
+    first: Place  # How many ends came before these, and were confirmed.
     ends: Annotated[
         tuple[Ended, ...], msgspec.Meta(max_length=REPORTS_MAX)
     ]  # As the keeper told them; of a chunk one for each index.

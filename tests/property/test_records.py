@@ -86,15 +86,16 @@ class Dice(random.Random):
 
     def record(self, spec) -> JobRecord:
         is_array, some = spec is ARRAY, self.randrange
+        results = tuple(self.result() for _ in range(self.choice([0, 0, 1, 2, 6])))
         record = JobRecord(
             job=spec.id,
             version=self.fence(),
             standing=self.standing(),
-            spec=self.choice([b"", self.part(spec)]),
+            spec=self.choice([b"", self.part(spec)]) if results else self.part(spec),
             cancel=self.random() < 0.3,
             holders=tuple(self.sample(NODES, some(3))),
             attempts=dict(self.note(is_array=is_array) for _ in range(some(5))),
-            results=tuple(self.result() for _ in range(self.choice([0, 0, 1, 2, 6]))),
+            results=results,
             story=tuple(self.line() for _ in range(some(5))),
             size=SIZE if is_array else 0,
             runs=tuple(self.run(at) for at in range(SIZE) if is_array and self.random() < 0.7),

@@ -77,10 +77,19 @@ class Drawer:
             self.learn(kind.value_type, value, name, owner)
 
     def _learn_bytes(self, kind, raw, name, owner) -> None:
-        if raw and (owner, name) in self.inside:
-            self.learn(kind_of(self.inside[owner, name]), msgspec.msgpack.decode(raw))
-        else:
+        inner = self._inner(raw) if (owner, name) in self.inside else ABSENT
+        if inner is ABSENT:
             self._keep(name, raw)
+        else:
+            self.learn(kind_of(self.inside[owner, name]), inner)
+
+    @staticmethod
+    def _inner(raw):
+        """What the bytes of a field hold; of an absurd one maybe nothing."""
+        try:
+            return msgspec.msgpack.decode(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return ABSENT
 
     def _learn_raw(self, kind, raw, name, owner) -> None:
         self.learn(kind_of(self.inside[owner, name]), raw)
@@ -173,7 +182,7 @@ class Drawer:
     def _bytes(self, kind, name, like, owner) -> bytes:
         rng = self.rng
         if (owner, name) in self.inside and rng.random() < 0.95:
-            model = ABSENT if like is ABSENT or not like else msgspec.msgpack.decode(like)
+            model = ABSENT if like is ABSENT else self._inner(like)
             body = msgspec.msgpack.encode(self.draw(kind_of(self.inside[owner, name]), "", model))
         elif rng.random() < 0.3 and isinstance(found := self._recall(name), bytes):
             body = found

@@ -38,6 +38,11 @@ def roles_of(seed: int) -> tuple[str, ...]:
     return (names[seed % 5],) if seed % 5 < len(names) else names
 
 
+def overhears(seed: int) -> bool:
+    """Whether the liars of a world know also what was said to others."""
+    return seed % 2 == 1 or len(roles_of(seed)) > 1
+
+
 class Talk:
     """One world, and who talks there."""
 
@@ -52,6 +57,10 @@ class Talk:
         self.acts: list[tuple] = []
         self.said = 0
         self._submitted = 0
+        for _, spec in self.stage.jobs.values():  # Their names are no secret.
+            self.drawer.learn(kind_of(JobSpec), msgspec.to_builtins(spec))
+        for node in (*self.stage.nodes, *self.stage.liars):
+            self.drawer.known.setdefault("node", deque(maxlen=48)).append(node.me)
 
     def run(self, messages: int = MESSAGES) -> None:
         """All of it; what breaks is raised."""
@@ -62,18 +71,20 @@ class Talk:
             self.play(act)
         self.stage.settle()
         self.acts.append(("finish",))
-        finish(self.stage, self.roles)
+        finish(self.stage, self.seed)
 
     def play(self, act: tuple) -> None:
         with Watch(ACT_S):
             self.stage.play(act)
 
     def _learn(self) -> None:
-        ears, self.stage.ears = self.stage.ears, []
-        for body in ears[-6:]:
+        stage = self.stage
+        heard = stage.overheard if overhears(self.seed) else stage.ears
+        for body in heard[-6:]:
             raw = msgspec.msgpack.decode(body)
             self.heard[raw["type"]].append(raw)
             self.drawer.learn(KINDS[raw["type"]], raw)
+        stage.overheard, stage.ears = [], []
 
     def _act(self) -> tuple:
         rng = self.rng
@@ -121,13 +132,13 @@ KINDS = {kind.tag: kind for kind in kind_of(JobMessage).types}
 TAGS = (*KINDS,)
 
 
-def finish(stage: Stage, roles: tuple[str, ...]) -> None:
+def finish(stage: Stage, seed: int) -> None:
     """The end of every world."""
     with Watch(20):
         stage.restart_all()
         stage.settle()
     with Watch(60):
-        stage.finish(TO_END_MS)
+        stage.finish(TO_END_MS, all_of_them=not overhears(seed))
 
 
 def broken(seed: int, messages: int = MESSAGES) -> str:
@@ -159,7 +170,7 @@ def again(seed: int, roles: tuple[str, ...], acts: list[tuple]) -> str:
     try:
         for act in acts:
             if act[0] == "finish":
-                finish(stage, roles)
+                finish(stage, seed)
             else:
                 with Watch(ACT_S):
                     stage.play(act)

@@ -14,7 +14,7 @@ from distributed_grid.kernel.accounts import TOO_MUCH
 from distributed_grid.kernel.across.meeting import Consequences, Meeting
 from distributed_grid.kernel.across.peers import Peer, Peers
 from distributed_grid.kernel.across.record import JobRecord, has_ended
-from distributed_grid.kernel.across.record_bytes import decode, encode, is_readable
+from distributed_grid.kernel.across.record_bytes import decode, encode, is_readable, may_join
 from distributed_grid.kernel.across.restoring import restore
 from distributed_grid.kernel.across.returning import Outcome, inquire
 from distributed_grid.kernel.across.rights import is_keeper, may_ask, may_tell
@@ -229,9 +229,12 @@ class Guarding:
 
     def hears(self, node: NodeId, record: JobRecord) -> bool:
         """Whether what this node knows of a job is listened to."""
+        known = self.find(record.job)
+        if known is not None and not may_join(record, known):
+            return False
         if node == self.me:
             return True  # What those who vote told it.
-        return may_tell(self.verdicts.peers.get(node), record, self.find(record.job))
+        return may_tell(self.verdicts.peers.get(node), record, known)
 
     def told(self, peer: NodeId, message: GuardMessage, now_ms: int, ready: Ready) -> None:
         """Another node says something about copies. What cannot be read is passed over."""

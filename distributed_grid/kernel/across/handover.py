@@ -58,7 +58,9 @@ class Handover:
         else:  # Its record may say so of every job; that this node issued it, only this node knows.
             job.spec, job.certified_by = local(job.spec, coordinator.node), coordinator.node
         job.tell(now_ms, "taken over", f"by {coordinator.node}")
-        assert job.state == "waiting" or job.live_attempts, "what has begun is a live attempt"
+        job.attempts = [one for one in job.attempts if not self._is_of_another(one)]
+        if job.state == "running" and not job.live_attempts:
+            job.state = "waiting"  # What has begun is a live attempt.
         take_up(coordinator, job)
         self._keep_gone(job, now_ms, ready)
         ready.touch(job)
@@ -125,8 +127,8 @@ class Handover:
         ours = {_try_of(attempt) for attempt in job.live_attempts}
         live = []
         for attempt in theirs.attempts:
-            is_mine = attempt.host == self._me and not self._is_guest(attempt.lease)
-            if attempt.id in known or is_mine:
+            is_mine = attempt.host == self._me and not self._is_guest(job.spec.id, attempt.lease)
+            if attempt.id in known or is_mine or self._is_of_another(attempt):
                 continue  # What ran here as its home's own is known, or never was.
             job.attempts.append(attempt)
             job.attempts_made = max(job.attempts_made, attempt.number)
@@ -143,6 +145,10 @@ class Handover:
             else:
                 self._away.ask_after(attempt.host, job.spec.id, attempt.lease, now_ms, ready)
 
+    def _is_of_another(self, attempt: Attempt) -> bool:
+        """Whether a job of this node has it already: whoever wrote the record mixes them up."""
+        return self._coordinator.attempts.find(attempt.id, is_away=True) is not None
+
     def _keep_gone(self, job: Job, now_ms: int, ready: Ready) -> None:
         """Of a gang that two homes gathered before this one: what may go is the attempt."""
         go, live = job.gang_go, job.live_attempts
@@ -153,10 +159,11 @@ class Handover:
             for attempt in others:
                 replace(self._coordinator, job, attempt, now_ms, ready)
 
-    def _is_guest(self, lease: str) -> bool:
+    def _is_guest(self, job: JobId, lease: str) -> bool:
         """Whether this node ran, or runs, an attempt for its former home: it goes on, or counts."""
         guest = self._coordinator.jobs.get(JobId(lease))
-        return guest is not None and guest.is_guest
+        origin = guest.spec.origin if guest is not None else None
+        return origin is not None and origin.job == job
 
     def _learn_indices(self, job: Job, theirs: Job) -> None:
         """Of an array: what ended on the other side has ended."""

@@ -15,7 +15,7 @@ from distributed_grid.kernel.across.errands import ERRAND_MS, Errands
 from distributed_grid.kernel.across.holders import Holders
 from distributed_grid.kernel.across.own import Own
 from distributed_grid.kernel.across.record import JobRecord, has_ended, joined, state_of
-from distributed_grid.kernel.across.record_bytes import encode
+from distributed_grid.kernel.across.record_bytes import encode, is_readable
 from distributed_grid.kernel.across.record_jobs import summary
 from distributed_grid.kernel.across.record_parts import standing_of
 from distributed_grid.kernel.across.returning import Returning
@@ -143,8 +143,8 @@ class Meeting:
     def take_over(self, kept: Kept, now_ms: int, ready: Ready) -> None:
         """The home is dead, and it is this node's turn."""
         job, known = kept.job, self.shelf.find(kept.job)
-        if known is None:
-            self.take_off(job)  # The disk has lost it: others may hand it to us again.
+        if known is None or not is_readable(known):
+            self.take_off(job)  # The disk has lost it, or has it of a newer version that was here.
             return
         epoch = Epoch(known.version.epoch.counter + 1, self.me)
         record = msgspec.structs.replace(known, version=Fence(epoch, 0))

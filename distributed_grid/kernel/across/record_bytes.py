@@ -116,10 +116,32 @@ def is_readable(record: JobRecord) -> bool:
         spec_of(record)
     except JUNK:
         return False
-    standing = standing_of(record.standing)
-    counts = (standing.failures, standing.losses, standing.preemptions, standing.attempts_made)
-    rising = (record.version.epoch.counter, record.version.seq, *counts)
-    return max(*rising, *standing.tries.values(), *standing.index_losses.values()) < RISING_MAX
+    return _can_rise(record)
+
+
+def _can_rise(record: JobRecord) -> bool:
+    """Whether it can be counted on from where it stands, for longer than any job lasts."""
+    standing, version = standing_of(record.standing), record.version
+    notes = [note_of(body) for body in record.attempts.values()]
+    rising = (
+        *(version.epoch.counter, version.seq, standing.attempts_made, standing.preemptions),
+        *(standing.failures, standing.losses, *standing.tries.values()),
+        *standing.index_losses.values(),
+        *(max(note.number, note.tries) for note in notes),
+    )
+    return max(rising) < RISING_MAX
+
+
+def may_join(record: JobRecord, other: JobRecord) -> bool:
+    """Whether a record may be of the same job as another: what a job is never changes."""
+    if record.size != other.size or not _can_rise(record):
+        return False
+    if record.spec == other.spec or record.is_summary or other.is_summary:
+        return True
+    try:
+        return spec_of(record) == spec_of(other)
+    except JUNK:
+        return False
 
 
 def _check(record: JobRecord) -> None:
@@ -130,6 +152,8 @@ def _check(record: JobRecord) -> None:
         raise msgspec.ValidationError("the runs of an array are out of order")
     if record.spec:
         _check_spec(record)
+    elif not record.results:
+        raise msgspec.ValidationError("no specification of a job that goes on")
     standing = standing_of(record.standing)
     for places in (record.codes, standing.tries, standing.index_losses, standing.whys):
         if places and max(places) >= record.size:
