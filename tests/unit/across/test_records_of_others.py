@@ -1,4 +1,4 @@
-"""A record that another member tells of a job may be sound in itself, and yet not be of this job."""
+"""A record that another tells of a job may be sound in itself, and yet not be of this job."""
 
 import msgspec
 import pytest
