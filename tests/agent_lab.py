@@ -44,7 +44,7 @@ class AgentLab:
             **(env or {}),
         }
 
-    def __call__(self, *words: str, env: dict[str, str] | None = None):
+    def __call__(self, *words: str, env: dict[str, str] | None = None) -> Any:
         return subprocess.run(
             [sys.executable, "-P", "-m", "distributed_grid", *words],
             env={**self.env, **(env or {})},
@@ -66,7 +66,7 @@ class AgentLab:
     def detached(self, *words: str) -> str:
         done = self("run", "--detach", *words)
         assert done.returncode == 0, done.stderr
-        return done.stdout.decode().strip()
+        return str(done.stdout.decode().strip())
 
     def pid(self, who: str = "agent") -> int:
         return int((self.home / f"{who}.pid").read_text())

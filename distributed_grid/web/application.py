@@ -79,8 +79,9 @@ class Application:
         found, parameters = self._find(method, path)
         if found is None:
             problem = problem_response(NotFound("path", f"{method} {path}"))
-            if any(self._find(other, path)[0] for other in METHODS if other != method):
+            if others := [other for other in METHODS if self._find(other, path)[0]]:
                 problem.status_code = METHOD_NOT_ALLOWED
+                problem.headers["allow"] = ", ".join(others)
             await problem(scope, receive, send)
             return
         scope["path_params"] = parameters

@@ -230,6 +230,20 @@ def test_every_wrong_request_is_answered_with_a_problem(agent):
         assert problem["remedy"]
 
 
+def test_a_method_that_a_path_does_not_have_is_answered_with_those_that_it_has(agent):
+    for path, methods in (("/v1/jobs", b"GET, POST"), ("/v1/jobs/x/cancel", b"POST")):
+        with socket.socket(socket.AF_UNIX) as line:
+            line.connect(str(agent / "agent.sock"))
+            line.sendall(
+                b"DELETE %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n" % path.encode()
+            )
+            answer = b"".join(iter(lambda: line.recv(65_536), b""))
+        head = answer.partition(b"\r\n\r\n")[0].lower()
+
+        assert head.startswith(b"http/1.1 405")
+        assert b"\r\nallow: %s" % methods.lower() in head
+
+
 def test_metrics_and_events_tell_what_happened(agent):
     ask(agent, "POST", "/v1/jobs", a_submission("b", ["false"]))
     ask(agent, "GET", "/v1/jobs/job-b/wait")
