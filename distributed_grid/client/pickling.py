@@ -17,6 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from distributed_grid.errors import CallFailed, NotPicklable, shown
+from distributed_grid.model.bounds import Body, Listed, Name, Path
 from distributed_grid.wire.maps import ASIDE_BYTES_MIN, PAYLOAD_BYTES_MAX, Raised
 
 PLAIN: Final = frozenset({int, float, bool, str, bytes, type(None)})
@@ -31,9 +32,9 @@ _NOT_RAISED_HERE: Final = (StopIteration, StopAsyncIteration)
 class Aside(msgspec.Struct, array_like=True):
     """A value of which something was put aside."""
 
-    data: bytes  # Its pickle; empty: that is the last of those that were put aside.
-    names: list[str]  # Its buffers.
-    beside: list[str] = []
+    data: Body  # Its pickle; empty: that is the last of those that were put aside.
+    names: Listed[Name]  # Its buffers.
+    beside: Listed[Path] = []
 
 
 class RemoteTraceback(Exception):  # As in concurrent.futures: it is shown as the cause.

@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
+from distributed_grid.model.bounds import Body, Listed
+
 PRINTED_CHARACTERS_MAX: Final = 64 << 10  # Of one call; the rest is in the job's log.
 
 
@@ -70,7 +72,7 @@ class _Stream:
 def show(printed: bytes) -> None:
     """The client's side: what one call wrote, on the streams of this program."""
     with contextlib.suppress(OSError, ValueError):  # Closed, or nobody reads: no harm is done.
-        for is_error, text in msgspec.msgpack.decode(printed, type=list[tuple[bool, bytes]]):
+        for is_error, text in msgspec.msgpack.decode(printed, type=Listed[tuple[bool, Body]]):
             stream = sys.stderr if is_error else sys.stdout
             stream.write(text.decode())
             stream.flush()

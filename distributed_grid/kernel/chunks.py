@@ -7,7 +7,7 @@ has to be asked between them; long ones alone, so that no slot idles while anoth
 from collections.abc import Sequence
 from typing import Final
 
-from distributed_grid.model.bounds import CHUNK_MAX
+from distributed_grid.model.bounds import CHUNK_MAX, COUNT_MAX
 
 CHUNK_TARGET_US: Final = 500_000  # A lease for half a second of work hides the cost of asking.
 CHUNK_UNKNOWN: Final = 4  # Before the first has ended nobody knows how long they take.
@@ -23,6 +23,7 @@ def chunk_size(*, pending: int, slots: int, mean_us: int) -> int:
 
 def smoothed_us(mean_us: int, took_us: int) -> int:
     """The mean duration with one more observation; recent ones count most."""
+    took_us = min(took_us, COUNT_MAX)  # Clocks of others may jump over centuries.
     return took_us if mean_us == 0 else (7 * mean_us + took_us) // 8
 
 

@@ -18,6 +18,7 @@ import msgspec
 
 from distributed_grid.kernel.dominance import WHOLE_MICRO, dominant_micro
 from distributed_grid.kernel.siblings import Account, Siblings
+from distributed_grid.model.bounds import Most, Name, Weighed
 from distributed_grid.model.milli import WHOLE
 from distributed_grid.model.priority import Weights
 from distributed_grid.model.resources import Request, Resources
@@ -31,10 +32,10 @@ IDLE_MAX: Final = 10_000  # Pairs of user and project that neither wait nor run;
 class SavedAccounts(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that must survive a restart."""
 
-    floor: int = 0
-    users: tuple[tuple[str, int, int], ...] = ()  # Name, spent, floor of its projects.
-    projects: tuple[tuple[str, str, int], ...] = ()  # User, name, spent; longest idle first.
-    paid_ms: tuple[tuple[str, int], ...] = ()  # By lease, of those that ran.
+    floor: Weighed = 0
+    users: Most[tuple[Name, Weighed, Weighed]] = ()  # Name, spent, floor of its projects.
+    projects: Most[tuple[Name, Name, Weighed]] = ()  # User, name, spent; longest idle first.
+    paid_ms: Most[tuple[Name, Weighed]] = ()  # By lease, of those that ran.
 
 
 class _Pair:

@@ -8,13 +8,28 @@ of a partition (`correct`); its story says how it came there.
 
 from collections import deque
 from collections.abc import Iterable
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
 from distributed_grid.errors import GridError
 from distributed_grid.kernel.chunks import ranges_of
 from distributed_grid.model.across import HERE, Epoch, Fence, GangGo
+from distributed_grid.model.bounds import (
+    COUNT_MAX,
+    INDICES_MAX,
+    Code,
+    Count,
+    Index,
+    Listed,
+    Moment,
+    Most,
+    Name,
+    Pid,
+    Place,
+    Story,
+    Table,
+)
 from distributed_grid.model.ids import JobId, NodeId
 from distributed_grid.model.job import Array, JobSpec
 from distributed_grid.wire.api import ENDED, JobState, StoryLine
@@ -59,25 +74,25 @@ class IllegalMove(GridError):
 class Wrote(msgspec.Struct, frozen=True, array_like=True):
     """Who ran some positions of an array; it is asked for what they wrote."""
 
-    start: int
-    stop: int  # Excluded.
-    host: int  # Its place among the hosts.
-    lease: str  # What they are called there.
-    number: int  # Of the attempt.
+    start: Count
+    stop: Count  # Excluded.
+    host: Count  # Its place among the hosts.
+    lease: Name  # What they are called there.
+    number: Count  # Of the attempt.
 
 
 class Progress(msgspec.Struct, kw_only=True):
     """What became of every index of an array, one byte each."""
 
-    states: bytearray
-    codes: dict[int, int] = {}  # Position -> exit code, of the failed ones.
-    tries: dict[int, int] = {}  # Position -> failures so far, where there were any.
-    losses: dict[int, int] = {}  # Position -> times it was lost, where it was.
-    mean_us: int = 0  # Of one index, smoothed; 0: none has ended yet.
-    whys: dict[int, str] = {}  # Position -> what was noted, of the first failed ones.
-    again: dict[int, int] = {}  # Position -> not tried again before this moment, in ms.
-    hosts: list[NodeId] = []  # Where chunks ran whose attempts are forgotten,
-    wrote: list[Wrote] = []  # and what each ran there, the newest last.
+    states: Annotated[bytearray, msgspec.Meta(max_length=INDICES_MAX)]
+    codes: Table[Place, Code] = {}  # Position -> exit code, of the failed ones.
+    tries: Table[Place, Count] = {}  # Position -> failures so far, where there were any.
+    losses: Table[Place, Count] = {}  # Position -> times it was lost, where it was.
+    mean_us: Count = 0  # Of one index, smoothed; 0: none has ended yet.
+    whys: Table[Place, Story] = {}  # Position -> what was noted, of the first failed ones.
+    again: Table[Place, Moment] = {}  # Position -> not tried again before this moment, in ms.
+    hosts: Listed[NodeId] = []  # Where chunks ran whose attempts are forgotten,
+    wrote: Listed[Wrote] = []  # and what each ran there, the newest last.
 
     @staticmethod
     def of(array: Array) -> "Progress":
@@ -125,35 +140,35 @@ class Progress(msgspec.Struct, kw_only=True):
 class Attempt(msgspec.Struct, kw_only=True):
     """One try: a process, or a chunk of an array, in a lease that short ones share in turn."""
 
-    number: int
-    lease: str  # Of another node's ledger, if it runs there.
+    number: Count
+    lease: Name  # Of another node's ledger, if it runs there.
     host: NodeId = HERE  # Where it runs, if not here.
     epoch: Epoch = Epoch()  # Under whose word it began.
-    own_id: str = ""  # Of one that lined up in a lease which another began.
-    node: str
-    granted_ms: int
+    own_id: Name = ""  # Of one that lined up in a lease which another began.
+    node: Name
+    granted_ms: Moment
     state: Literal["granted", "running", "ended", "lost"] = "granted"
-    indices: tuple[int, ...] = ()
-    tries: int = 0  # Of a chunk: how often its indices have failed before.
-    ended_indices: int = 0  # How many of them have ended; they run in this order.
-    started_ms: int | None = None
-    ended_ms: int | None = None
-    exit_code: int | None = None
-    how: str = ""
-    pid: int | None = None
-    note: str = ""
-    cores: tuple[int, ...] = ()
-    gpus: tuple[str, ...] = ()
+    indices: Most[Index] = ()
+    tries: Count = 0  # Of a chunk: how often its indices have failed before.
+    ended_indices: Count = 0  # How many of them have ended; they run in this order.
+    started_ms: Moment | None = None
+    ended_ms: Moment | None = None
+    exit_code: Code | None = None
+    how: Name = ""
+    pid: Pid | None = None
+    note: Story = ""
+    cores: Most[Count] = ()
+    gpus: Most[Name] = ()
     usage: Usage = Usage()
-    rank: int = 0  # Of a gang, whose ranks are attempts of one number.
+    rank: Count = 0  # Of a gang, whose ranks are attempts of one number.
     is_held: bool = False  # Of a rank on this node: it waits until all others are ready.
     # Of an at-most-once job on this node: it waits until a majority has renewed its lease,
     awaits_votes: bool = False
-    until_boot_us: int = 0  # and was first let run until then; 0: it was not.
+    until_boot_us: Count = 0  # and was first let run until then; 0: it was not.
     fence: Fence = Fence()  # The write that let it run: GRID_FENCE.
-    saved: str = ""  # The manifest of the state that it saved; empty: none that travels.
-    resumed: str = ""  # With which state it began, in words; empty: as its directory was.
-    suspended: str = ""  # Why it stands still; empty: it does not.
+    saved: Name = ""  # The manifest of the state that it saved; empty: none that travels.
+    resumed: Story = ""  # With which state it began, in words; empty: as its directory was.
+    suspended: Story = ""  # Why it stands still; empty: it does not.
 
     @property
     def id(self) -> str:
@@ -163,8 +178,8 @@ class Attempt(msgspec.Struct, kw_only=True):
     def add_usage(self, more: Usage) -> None:
         """One process more of it has ended."""
         self.usage = Usage(
-            user_us=self.usage.user_us + more.user_us,
-            system_us=self.usage.system_us + more.system_us,
+            user_us=min(self.usage.user_us + more.user_us, COUNT_MAX),
+            system_us=min(self.usage.system_us + more.system_us, COUNT_MAX),
             memory_bytes_peak=max(self.usage.memory_bytes_peak, more.memory_bytes_peak),
         )
 
@@ -173,47 +188,47 @@ class Conclusion(msgspec.Struct, frozen=True, kw_only=True):
     """How a job ends, before that is told to anyone."""
 
     state: JobState
-    reason: str = ""
-    at_ms: int = 0
+    reason: Story = ""
+    at_ms: Moment = 0
 
 
 class Job(msgspec.Struct, kw_only=True):
     """Everything known of a job; this is what the store keeps."""
 
     spec: JobSpec
-    submitted_ms: int
+    submitted_ms: Moment
     state: JobState = "waiting"
-    reason: str = ""
-    exit_code: int | None = None
+    reason: Story = ""
+    exit_code: Code | None = None
     is_cancelled: bool = False  # Asked for; the state follows when nothing runs any more.
-    failures: int = 0
-    losses: int = 0
-    preemptions: int = 0  # They count neither as failures nor as losses.
+    failures: Count = 0
+    losses: Count = 0
+    preemptions: Count = 0  # They count neither as failures nor as losses.
     is_overdue: bool = False  # Its deadline has passed, and it is being stopped.
-    attempts_made: int = 0
-    attempts: list[Attempt] = []
-    story: list[StoryLine] = []
-    started_ms: int | None = None
-    ended_ms: int | None = None
+    attempts_made: Count = 0
+    attempts: Listed[Attempt] = []
+    story: Listed[StoryLine] = []
+    started_ms: Moment | None = None
+    ended_ms: Moment | None = None
     progress: Progress | None = None
-    ready_ms: int | None = None  # Since when only room is lacking: from then on it ages.
-    again_ms: int = 0  # After a failure: not tried again before this moment.
-    after_left: list[JobId] = []  # Of those it comes after: not ended yet. Each is decided once.
+    ready_ms: Moment | None = None  # Since when only room is lacking: from then on it ages.
+    again_ms: Moment = 0  # After a failure: not tried again before this moment.
+    after_left: Listed[JobId] = []  # Of those it comes after: not ended yet. Each is decided once.
     epoch: Epoch = Epoch()  # Under whose word it is; in no mesh under nobody's.
-    seq: int = 0  # Of its record within the epoch: rises with what holders are to know.
-    guardians: tuple[NodeId, ...] = ()  # Who else holds its record, by rank.
+    seq: Count = 0  # Of its record within the epoch: rises with what holders are to know.
+    guardians: Most[NodeId] = ()  # Who else holds its record, by rank.
     gang_go: GangGo | None = None  # Of a gang: its ranks may run.
     votes: Standing | None = None  # Of an at-most-once job in a mesh: who votes on it.
     # Of an at-most-once job: its end, which counts once a majority of those who vote has it.
     ending: Conclusion | None = None
     gang_end: Ended | None = None  # Of a gang: what ended it, while other ranks still run.
     # Of a guest, which another node lets this one run: what ended of it, for its home.
-    ends: list[Ended] = []
-    confirmed: int = 0  # How many of them its home has; those are not told again.
-    certified_by: str = ""  # The name of the node whose user submitted it; empty: it is told.
+    ends: Listed[Ended] = []
+    confirmed: Count = 0  # How many of them its home has; those are not told again.
+    certified_by: Name = ""  # The name of the node whose user submitted it; empty: it is told.
     is_foreign: bool = False  # Taken over, and not of this node's people: here it only borrows.
-    outputs: list[str] = []  # Manifests of what it left behind elsewhere, the newest last.
-    output_of: str = ""  # Its output is kept under this id: it began as a job of this node.
+    outputs: Listed[Name] = []  # Manifests of what it left behind elsewhere, the newest last.
+    output_of: Name = ""  # Its output is kept under this id: it began as a job of this node.
     rooted: NodeId = NodeId("")  # The only node that has its files; empty: others have them too.
 
     @property

@@ -19,6 +19,7 @@ from distributed_grid.kernel.habits import BUSY_MILLI, Habits
 from distributed_grid.kernel.lending_policies import MODES, POLICIES
 from distributed_grid.kernel.offers import Survey
 from distributed_grid.model import duration
+from distributed_grid.model.bounds import Most, Name, Story
 from distributed_grid.model.lending import (
     DAYS,
     WEEK_MINUTES,
@@ -36,7 +37,7 @@ _TOUCHED_MS: Final = 5 * 60_000  # A key within this: somebody is at the machine
 _MAINS_ONLY: Final = 101
 _COOLER_CENTI: Final = 500  # Five degrees below the limit it has cooled down.
 
-Words = tuple[tuple[str, str], ...]  # Key and value, as they were written.
+Words = Most[tuple[Name, Story]]  # Key and value, as they were written.
 State = Literal["open", "closed", "paused", "yielding"]
 
 

@@ -17,6 +17,7 @@ from distributed_grid.kernel.lending import Words
 from distributed_grid.kernel.ready import Ready
 from distributed_grid.kernel.unusable import about
 from distributed_grid.model.booking import Booking
+from distributed_grid.model.bounds import Moment, Most, Signed
 
 ACCOUNTS: Final = "accounts"
 BOOKINGS: Final = "bookings"
@@ -29,8 +30,8 @@ ACCOUNTS_MS: Final = 30_000  # Between two savings; ten seconds of use more or l
 class SavedLending(msgspec.Struct, frozen=True, kw_only=True):
     """The owner's word, and what was learnt of his habits."""
 
-    paused_until_ms: int | None = None
-    habits: tuple[int, ...] = ()
+    paused_until_ms: Moment | None = None
+    habits: Most[Signed] = ()
     words: Words = ()
 
 
@@ -53,7 +54,7 @@ class Memory:
                 self._host.accounts.restore(saved)
         with about("meta", BOOKINGS):
             for booking in msgspec.msgpack.decode(
-                meta.get(BOOKINGS, _encode(())), type=tuple[Booking, ...]
+                meta.get(BOOKINGS, _encode(())), type=Most[Booking]
             ):
                 self._host.bookings.restore(booking)
         self._host.is_draining = bool(meta.get(DRAINING))

@@ -18,8 +18,9 @@ from typing import Final, NewType
 import msgspec
 
 from distributed_grid.errors import GridError
+from distributed_grid.model.bounds import Body, Count, Most, Name, Signed
 
-ManifestId = NewType("ManifestId", str)  # 64 hex digits, as the ids of nodes and jobs.
+ManifestId = NewType("ManifestId", Name)  # 64 hex digits, as the ids of nodes and jobs.
 
 # A chunk is one message of the bulk lane, which should be at most 1 MiB, so that lanes stay fair.
 # Halves of that were as fast to store and send, and waste less where a little has changed.
@@ -69,38 +70,38 @@ ASKED: Final = Amount(bytes_max=CHUNKS_MAX * CHUNK_BYTES_MAX, files_max=FILES_MA
 class Folder(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A directory; its parent stands before it."""
 
-    parent: int  # An index, or ROOT.
-    name: bytes
-    mode: int
+    parent: Signed  # An index, or ROOT.
+    name: Body
+    mode: Signed
 
 
 class File(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A file; its bytes follow those of the file before it."""
 
-    folder: int
-    name: bytes
-    mode: int
-    size: int
+    folder: Signed
+    name: Body
+    mode: Signed
+    size: Signed
 
 
 class Symlink(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A symbolic link to somewhere in the same tree."""
 
-    folder: int
-    name: bytes
-    target: bytes
+    folder: Signed
+    name: Body
+    target: Body
 
 
 class Manifest(msgspec.Struct, frozen=True, array_like=True):
     """What a directory holds."""
 
-    version: int = VERSION
-    mode: int = 0o755  # Of the directory itself.
-    folders: tuple[Folder, ...] = ()
-    files: tuple[File, ...] = ()
-    links: tuple[Symlink, ...] = ()
-    digests: bytes = b""  # Of the chunks, one after the other.
-    sizes: tuple[int, ...] = ()  # Of the chunks.
+    version: Count = VERSION
+    mode: Signed = 0o755  # Of the directory itself.
+    folders: Most[Folder] = ()
+    files: Most[File] = ()
+    links: Most[Symlink] = ()
+    digests: Body = b""  # Of the chunks, one after the other.
+    sizes: Most[Count] = ()  # Of the chunks.
 
     @property
     def chunks(self) -> list[bytes]:

@@ -5,7 +5,7 @@ Invariant: every honest value is inside; two of these added, or one times a thou
 2**63, so that whatever is computed of decoded values can be written again.
 """
 
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeVar
 
 from msgspec import Meta
 
@@ -13,7 +13,7 @@ from distributed_grid.model.bytesize import BYTES_MAX
 from distributed_grid.model.milli import MILLI_MAX
 
 COUNT_MAX: Final = 2**53 - 1  # What JSON readers hold exactly; in microseconds 285 years.
-# Counters of a record that is taken over are below it: so many more takeovers have room.
+# Counters of a record are below it: whoever takes it over has room to count on.
 RISING_MAX: Final = 2**52
 MOMENT_MS_MAX: Final = 10**14  # The year 5138.
 SPAN_MS_MAX: Final = 10 * 365 * 86_400_000  # Ten years: longer is a mistake.
@@ -46,6 +46,8 @@ Pid = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Code = Annotated[int, Meta(ge=-(2**31), le=2**32 - 1)]  # As any system or shell tells an exit.
 Port = Annotated[int, Meta(ge=0, le=65_535)]
 
+Weighed = Annotated[int, Meta(ge=-(2**62), le=2**62)]  # What was spent over a life.
+
 # Texts
 
 Word = Annotated[str, Meta(max_length=256)]  # An id of ours, a state.
@@ -54,9 +56,19 @@ Path = Annotated[str, Meta(max_length=4_096)]  # What Linux takes as one.
 Sentence = Annotated[str, Meta(max_length=1 << 16)]  # What one node says to another.
 Story = Annotated[str, Meta(max_length=1 << 20)]  # What was made of sentences.
 Argument = Annotated[str, Meta(max_length=SPEC_BYTES_MAX)]
+Text = Annotated[str, Meta(max_length=64 << 20)]  # Whatever a request has room for.
 Body = Annotated[bytes, Meta(max_length=64 << 20)]  # Of a request, a row, a message.
 
+Seal = Annotated[bytes, Meta(max_length=256)]  # A signature, a hash, a secret.
+
 # Rows
+
+Item = TypeVar("Item")
+Key = TypeVar("Key")
+Listed = Annotated[list[Item], Meta(max_length=INDICES_MAX)]
+Many = Annotated[tuple[Item, ...], Meta(max_length=NAMES_MAX)]
+Most = Annotated[tuple[Item, ...], Meta(max_length=INDICES_MAX)]  # Or as many as there is room for.
+Table = Annotated[dict[Key, Item], Meta(max_length=INDICES_MAX)]
 
 Cores = Annotated[tuple[Count, ...], Meta(max_length=CORES_MAX)]
 Devices = Annotated[tuple[Name, ...], Meta(max_length=1_024)]

@@ -11,8 +11,9 @@ from typing import Any, Final, Literal
 import msgspec
 
 from distributed_grid.errors import BadValue
+from distributed_grid.model.bounds import Bytes, Moment, Name, Story
 
-OfferKind = str  # gpu, memory, cpu, storage, or the name of a custom kind.
+OfferKind = Name  # gpu, memory, cpu, storage, or the name of a custom kind.
 KINDS: Final = ("gpu", "memory", "cpu", "storage")
 
 Mode = Literal["offload_only", "share_and_offload", "dynamic_balancing"]
@@ -133,23 +134,23 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     """An advertisement: so much of a kind, until then, unless the owner comes back."""
 
     kind: OfferKind
-    amount: int  # Free to be borrowed: milli for cpu, gpu and custom kinds, bytes for the others.
-    total: int  # Of the whole machine, in the same unit.
-    made_ms: int
-    expires_ms: int
-    device: str = ""  # Of a GPU.
-    memory_free_bytes: int = 0  # Of a GPU.
-    memory_total_bytes: int = 0  # Of a GPU.
+    amount: Bytes  # Free to be borrowed: milli for cpu, gpu and custom kinds, bytes for the others.
+    total: Bytes  # Of the whole machine, in the same unit.
+    made_ms: Moment
+    expires_ms: Moment
+    device: Name = ""  # Of a GPU.
+    memory_free_bytes: Bytes = 0  # Of a GPU.
+    memory_total_bytes: Bytes = 0  # Of a GPU.
 
 
 class Withheld(msgspec.Struct, frozen=True, kw_only=True):
     """Why something is not offered: what stands in the way, with both numbers."""
 
     kind: OfferKind  # `all` if it is about the machine.
-    threshold: str  # As in the file: cpu_percent_max, memory_min_gb, hours, paused, …
-    limit: str  # As people write it: 30 %, 2 GiB, 22:00-07:00.
-    measured: str
-    device: str = ""
+    threshold: Story  # As in the file: cpu_percent_max, memory_min_gb, hours, paused, …
+    limit: Story  # As people write it: 30 %, 2 GiB, 22:00-07:00.
+    measured: Story
+    device: Name = ""
 
 
 def hours(text: object) -> tuple[int, int]:

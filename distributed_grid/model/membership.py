@@ -6,18 +6,20 @@ Invariant: what is signed names its kind and its mesh first, so that no signatur
 anything else, or anywhere else.
 """
 
-from typing import ClassVar, Final, Literal, NamedTuple, NewType
+from typing import Annotated, ClassVar, Final, Literal, NamedTuple, NewType
 
 import msgspec
 
 from distributed_grid.errors import BadValue
+from distributed_grid.model.bounds import Count, Moment, Most, Name, Seal
 from distributed_grid.model.discretion import Discreet
 from distributed_grid.model.ids import NodeId
 
-MeshId = NewType("MeshId", str)  # The public key of its authority, as 64 hex digits.
+MeshId = NewType("MeshId", Name)  # The public key of its authority, as 64 hex digits.
 Role = Literal["admin", "member", "worker", "guest"]
 
 ROLES: Final[tuple[Role, ...]] = ("admin", "member", "worker", "guest")
+CHAIN_READ_MAX: Final = 64
 CHAIN_MAX: Final = 4  # Certificates from a member up to the authority: people delegate twice or so.
 NAME_BYTES_MAX: Final = 64  # Of a node: a host name has at most as many.
 ADDRESSES_MAX: Final = 16  # Of one node: some interfaces, both families.
@@ -30,8 +32,8 @@ GRACE_MS: Final = 7 * DAY_MS  # Whoever was away longer starts from what the oth
 class Person(NamedTuple):
     """Whose a machine is: two people of one name are told apart by the id."""
 
-    id: str  # 64 hex digits; of who has no person in its certificate, the node's own id.
-    name: str
+    id: Name  # 64 hex digits; of who has no person in its certificate, the node's own id.
+    name: Name
 
 
 class Certificate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -39,11 +41,11 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     mesh: MeshId
     node: NodeId
-    name: str
-    roles: tuple[Role, ...]
-    expires_ms: int
-    issuer: str  # The public key that signed: the authority's, or the node id of a delegate.
-    signature: bytes = b""
+    name: Name
+    roles: Most[Role]
+    expires_ms: Moment
+    issuer: Name  # The public key that signed: the authority's, or the node id of a delegate.
+    signature: Seal = b""
     person: Person | None = None  # None: from before there were people.
 
     def signed_bytes(self) -> bytes:
@@ -59,7 +61,9 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         return self.person or Person(self.node, self.name)
 
 
-Chain = tuple[Certificate, ...]  # A member's first; the last one is signed by the authority.
+Chain = Annotated[
+    tuple[Certificate, ...], msgspec.Meta(max_length=CHAIN_READ_MAX)
+]  # A member's first; the last one is signed by the authority.
 
 
 class Revocation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -67,10 +71,10 @@ class Revocation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     mesh: MeshId
     node: NodeId
-    at_ms: int  # By the issuer's clock; for people.
-    issuer: str
+    at_ms: Moment  # By the issuer's clock; for people.
+    issuer: Name
     chain: Chain = ()  # Of the issuer, so that it can be checked after the issuer has left.
-    signature: bytes = b""
+    signature: Seal = b""
     about: Chain = ()  # Of the node, if the issuer is no delegate: that both are one person's.
 
     def signed_bytes(self) -> bytes:
@@ -84,8 +88,8 @@ class Contact(msgspec.Struct, frozen=True, kw_only=True):
     """Ways to reach a node."""
 
     node: NodeId
-    addresses: tuple[str, ...] = ()  # `host:port`, most promising first.
-    relay: str = ""  # A URL; empty: none.
+    addresses: Most[Name] = ()  # `host:port`, most promising first.
+    relay: Name = ""  # A URL; empty: none.
 
 
 class Ticket(Discreet, frozen=True, kw_only=True):
@@ -105,13 +109,13 @@ class TicketRecord(Discreet, frozen=True, kw_only=True):
 
     SECRETS: ClassVar[frozenset[str]] = frozenset({"secret"})
 
-    id: str  # Public: the first 16 hex digits of a hash of the secret.
-    secret: bytes
+    id: Name  # Public: the first 16 hex digits of a hash of the secret.
+    secret: Seal
     role: Role
-    made_ms: int
-    expires_ms: int
-    uses_max: int
-    used_by: tuple[NodeId, ...] = ()  # Counted by node id: a retry is not a second use.
+    made_ms: Moment
+    expires_ms: Moment
+    uses_max: Count
+    used_by: Most[NodeId] = ()  # Counted by node id: a retry is not a second use.
     is_revoked: bool = False
     person: Person | None = None  # Whose the machines are; None: from before there were people.
 

@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from distributed_grid.errors import BadValue
+from distributed_grid.model.bounds import Count, Moment, Most, Name, Signed, Table
 from distributed_grid.model.gpus import Gpu
 from distributed_grid.model.ids import NodeId
 from distributed_grid.model.node_class import AnyNodeClass, Workstation
@@ -38,10 +39,10 @@ class Power(msgspec.Struct, frozen=True, kw_only=True):
     """Where the power comes from, how hot it is, what it draws. None: nobody measured."""
 
     on_battery: bool = False
-    battery_percent: int | None = None
-    temperature_centi: int | None = None  # Hundredths of a degree Celsius.
-    idle_mw: int | None = None
-    max_mw: int | None = None
+    battery_percent: Count | None = None
+    temperature_centi: Signed | None = None  # Hundredths of a degree Celsius.
+    idle_mw: Count | None = None
+    max_mw: Count | None = None
 
     def __post_init__(self) -> None:
         _check("battery_percent", self.battery_percent, 100)
@@ -53,8 +54,8 @@ class Power(msgspec.Struct, frozen=True, kw_only=True):
 class Network(msgspec.Struct, frozen=True, kw_only=True):
     """How far away it is, as measured by whoever holds the record."""
 
-    bandwidth_kbps: int | None = None
-    latency_us: int | None = None
+    bandwidth_kbps: Count | None = None
+    latency_us: Count | None = None
     reachability: Reachability = "unknown"
 
     def __post_init__(self) -> None:
@@ -66,19 +67,19 @@ class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that placement may know about one node."""
 
     id: NodeId
-    name: str
+    name: Name
     total: Resources  # Capability: what it can do at all.
     free: Resources  # Capacity: what of it is free now.
     node_class: AnyNodeClass = Workstation()
-    labels: dict[str, str] = {}
-    arch: str = ""  # Empty: not known.
-    features: tuple[str, ...] = ()  # Sorted: cpu features and others that jobs may ask for.
+    labels: Table[Name, Name] = {}
+    arch: Name = ""  # Empty: not known.
+    features: Most[Name] = ()  # Sorted: cpu features and others that jobs may ask for.
     power: Power = Power()
     network: Network = Network()
-    price_micro_per_hour: int = 0
-    age_ms: int = 0  # Since the node itself last said so.
-    jobs: int = 0  # How many run there now.
-    running: tuple[str, ...] = ()  # The names of those that others may want to be near to.
+    price_micro_per_hour: Count = 0
+    age_ms: Moment = 0  # Since the node itself last said so.
+    jobs: Count = 0  # How many run there now.
+    running: Most[Name] = ()  # The names of those that others may want to be near to.
     verification: Verification = "claimed"
     pretended: bool = False
 

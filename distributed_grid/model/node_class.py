@@ -8,6 +8,8 @@ from typing import ClassVar
 
 import msgspec
 
+from distributed_grid.model.bounds import Count, Name
+
 CLASS_NAMES = ("datacenter", "workstation", "laptop", "edge")
 
 
@@ -25,8 +27,8 @@ class DataCenter(NodeClass, frozen=True, tag="datacenter"):
     """A server: many GPUs, or much of everything, behind a fast network."""
 
     name: ClassVar[str] = "datacenter"
-    gpus: int = 0
-    bandwidth: int | None = None  # Mbit/s of the fastest link; None: not known.
+    gpus: Count = 0
+    bandwidth: Count | None = None  # Mbit/s of the fastest link; None: not known.
 
 
 class Workstation(NodeClass, frozen=True, tag="workstation"):
@@ -40,14 +42,14 @@ class Laptop(NodeClass, frozen=True, tag="laptop"):
     """A machine that moves, sleeps, and lives on a battery."""
 
     name: ClassVar[str] = "laptop"
-    battery_level: int | None = None  # Percent; None: the battery does not tell.
+    battery_level: Count | None = None  # Percent; None: the battery does not tell.
 
 
 class Edge(NodeClass, frozen=True, tag="edge"):
     """A small device: Raspberry Pi, Jetson, NUC."""
 
     name: ClassVar[str] = "edge"
-    device_type: str = "generic"
+    device_type: Name = "generic"
 
 
 NodeClass.DataCenter = DataCenter

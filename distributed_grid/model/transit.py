@@ -7,6 +7,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from distributed_grid.model.bounds import Bytes, Count, Name
+
 Doing = Literal[
     "packing",  # Its directory, at its home.
     "receiving",  # By the node that will run it.
@@ -32,10 +34,10 @@ class Transit(msgspec.Struct, frozen=True, kw_only=True):
     """How far some files are; of what is not counted, only that it goes on."""
 
     doing: Doing
-    node: str  # The name of the one that does it.
-    bytes_done: int = 0
-    bytes_total: int = 0  # 0: nobody knows, or nobody counts.
-    files: int = 0  # In all of them.
+    node: Name  # The name of the one that does it.
+    bytes_done: Bytes = 0
+    bytes_total: Bytes = 0  # 0: nobody knows, or nobody counts.
+    files: Count = 0  # In all of them.
 
     @property
     def is_after_the_end(self) -> bool:

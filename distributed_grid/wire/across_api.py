@@ -8,6 +8,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
+from distributed_grid.model.bounds import Bytes, Count, Moment, Most, Name, Sentence, Story
 from distributed_grid.model.ids import JobId
 from distributed_grid.model.job import Shipment
 from distributed_grid.model.node import NodeRecord
@@ -23,48 +24,48 @@ class OutputPlace(msgspec.Struct, frozen=True, kw_only=True):
     """Where a job's output is, or would be if it wrote any."""
 
     job: JobId
-    node: str = ""  # The id of the node that has it; empty: the one that answers.
-    word: str = ""  # What the job is called there; empty: as here.
-    attempt: int = 0  # Which try writes it; 0: none has begun.
+    node: Name = ""  # The id of the node that has it; empty: the one that answers.
+    word: Name = ""  # What the job is called there; empty: as here.
+    attempt: Count = 0  # Which try writes it; 0: none has begun.
     is_over: bool = False  # The job has ended: nothing will be added.
-    copies: tuple[str, ...] = ()  # Ids of nodes that keep the end of it, should that one be gone.
-    earlier: tuple["OutputPlace", ...] = ()  # Of the tries before, of what runs but once.
+    copies: Most[Name] = ()  # Ids of nodes that keep the end of it, should that one be gone.
+    earlier: Most["OutputPlace"] = ()  # Of the tries before, of what runs but once.
 
 
 class Safety(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a job would survive the loss of the machine it was submitted on."""
 
     id: JobId
-    copies: int  # Of its record, that one included.
-    bytes_left: int = 0  # Of its files, on one machine only so far.
+    copies: Count  # Of its record, that one included.
+    bytes_left: Bytes = 0  # Of its files, on one machine only so far.
     is_safe: bool = False  # Record and files are on a second machine, or it has ended.
-    why: str = ""  # It will not be safe as things are: its directory may not travel, say.
+    why: Story = ""  # It will not be safe as things are: its directory may not travel, say.
 
 
 class DrainView(msgspec.Struct, frozen=True, kw_only=True):
     """How far a node is with giving its work away."""
 
-    id: str
-    name: str
+    id: Name
+    name: Name
     state: Literal["open", "draining", "drained"]
-    jobs_running: int = 0  # That are still there.
-    jobs_waiting: int = 0
-    jobs_leaving: int = 0  # Others' that have ended there: their outputs are not all home yet.
+    jobs_running: Count = 0  # That are still there.
+    jobs_waiting: Count = 0
+    jobs_leaving: Count = 0  # Others' that have ended there: their outputs are not all home yet.
 
 
 class MeshSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """The nodes as placement sees them from here and now."""
 
-    hash: str  # Of what all nodes know alike: not of distances and ages, which each measures.
-    at_ms: int
-    nodes: tuple[NodeRecord, ...]  # Sorted by id.
+    hash: Name  # Of what all nodes know alike: not of distances and ages, which each measures.
+    at_ms: Moment
+    nodes: Most[NodeRecord]  # Sorted by id.
 
 
 class SharingEverywhere(msgspec.Struct, frozen=True, kw_only=True):
     """What every node of the mesh offers, this one first, then by name."""
 
-    nodes: tuple[SharingStatus, ...]
-    missing: tuple[str, ...] = ()  # Names of those that are there and did not answer in time.
+    nodes: Most[SharingStatus]
+    missing: Most[Name] = ()  # Names of those that are there and did not answer in time.
 
 
 class Pack(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -81,26 +82,26 @@ class Pack(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
     """What stays at home for one reason."""
 
-    why: str  # The ignore file that says so, or in words.
-    count: int  # Files and folders; what is in those was not looked at.
-    paths: tuple[str, ...]  # The first of them; a folder has a slash behind it.
+    why: Story  # The ignore file that says so, or in words.
+    count: Count  # Files and folders; what is in those was not looked at.
+    paths: Most[Sentence]  # The first of them; a folder has a slash behind it.
 
 
 class Travelling(msgspec.Struct, frozen=True, kw_only=True):
     """What would travel from a directory, as it is now."""
 
-    files: tuple[tuple[str, int], ...] = ()  # Path and bytes.
-    size_bytes: int = 0
-    links: int = 0  # Symbolic links travel beside the files.
-    left_out: tuple[LeftOut, ...] = ()
-    note: str = ""  # Why nothing travels at all.
+    files: Most[tuple[Sentence, Bytes]] = ()  # Path and bytes.
+    size_bytes: Bytes = 0
+    links: Count = 0  # Symbolic links travel beside the files.
+    left_out: Most[LeftOut] = ()
+    note: Story = ""  # Why nothing travels at all.
 
 
 class Packed(msgspec.Struct, frozen=True, kw_only=True):
     """What of it goes into the job's specification."""
 
     ship: Shipment | None = None  # None: only the environment was asked for.
-    python_env: str = ""  # The id of the manifest of that file, and of what it includes.
+    python_env: Name = ""  # The id of the manifest of that file, and of what it includes.
     travelling: Travelling | None = None  # Of a question that takes nothing.
 
 
@@ -108,12 +109,12 @@ class Outputs(msgspec.Struct, frozen=True, kw_only=True):
     """The files that a job left behind, and who has them."""
 
     job: JobId
-    name: str
-    node: str = ""  # The id of the node that has them; empty: the one that answers.
-    manifests: tuple[str, ...] = ()  # Of an array one for each chunk, the newest last.
-    globs: tuple[str, ...] = ()  # What of its directory was asked for.
-    kept: tuple[str, ...] = ()  # Of what stayed on the node that answers: more than comes back.
-    nodes: tuple[str, ...] = ()  # Ids of those it ran on: they may still have them.
+    name: Name
+    node: Name = ""  # The id of the node that has them; empty: the one that answers.
+    manifests: Most[Name] = ()  # Of an array one for each chunk, the newest last.
+    globs: Most[Sentence] = ()  # What of its directory was asked for.
+    kept: Most[Sentence] = ()  # Of what stayed on the node that answers: more than comes back.
+    nodes: Most[Name] = ()  # Ids of those it ran on: they may still have them.
 
 
 class BringOutputs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -127,10 +128,10 @@ class OutputsBrought(msgspec.Struct, frozen=True, kw_only=True):
     """What became of them; of names the first thousand."""
 
     job: JobId
-    written: tuple[str, ...] = ()
-    unchanged: tuple[str, ...] = ()  # They were there already, byte for byte.
-    conflicts: tuple[tuple[str, str], ...] = ()  # Left as they are here: path and why.
-    files: int = 0  # That were written, all of them.
+    written: Most[Sentence] = ()
+    unchanged: Most[Sentence] = ()  # They were there already, byte for byte.
+    conflicts: Most[tuple[Sentence, Sentence]] = ()  # Left as they are here: path and why.
+    files: Count = 0  # That were written, all of them.
 
 
 ACROSS_ROUTES: tuple[Route, ...] = (

@@ -10,6 +10,20 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from distributed_grid.model.bounds import (
+    Argument,
+    Bytes,
+    Code,
+    Count,
+    Lot,
+    Moment,
+    Most,
+    Name,
+    Path,
+    Pid,
+    Story,
+    Table,
+)
 from distributed_grid.model.ids import JobId
 from distributed_grid.model.job import JobSpec
 from distributed_grid.model.transit import Transit
@@ -42,122 +56,122 @@ REQUEST_BYTES_MAX = 64 << 20
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """What went wrong: the name of the error, its sentence, its remedy, its facts."""
 
-    error: str
-    message: str
-    remedy: str
-    exit_code: int = 1
+    error: Story
+    message: Story
+    remedy: Story
+    exit_code: Code = 1
     facts: dict[str, Any] = {}
 
 
 class Submit(msgspec.Struct, frozen=True, kw_only=True):
     """Take these jobs; submitting the same id with the same spec again changes nothing."""
 
-    jobs: tuple[JobSpec, ...]
+    jobs: Most[JobSpec]
 
 
 class Submitted(msgspec.Struct, frozen=True, kw_only=True):
     """The jobs are durable on this many nodes."""
 
-    ids: tuple[JobId, ...]
-    copies: int = 1
-    bytes_left: int = 0  # Of their files, on this machine only so far: it should stay on.
+    ids: Most[JobId]
+    copies: Count = 1
+    bytes_left: Bytes = 0  # Of their files, on this machine only so far: it should stay on.
     is_only_here: bool = False  # A directory that nobody named; its turn comes.
 
 
 class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
     """One try at running a job."""
 
-    number: int
-    node: str
+    number: Count
+    node: Name
     state: Literal["granted", "running", "ended", "lost"]
-    started_ms: int | None = None
-    ended_ms: int | None = None
-    exit_code: int | None = None
-    how: str = ""  # exited, signalled, timeout, stopped, not-found, not-executable, failed, lost
-    pid: int | None = None
-    note: str = ""
-    cores: tuple[int, ...] = ()
-    gpus: tuple[str, ...] = ()
-    user_us: int = 0  # While it runs: all by now, where somebody asks its node for this one job.
-    system_us: int = 0
-    memory_bytes_peak: int = 0  # While it runs: what it holds now, likewise.
-    limits: dict[str, str] = {}  # What is enforced, by which mechanism.
-    lease: str = ""  # What another node calls it, while it is made ready there.
-    suspended: str = ""  # Why it stands still; empty: it does not.
-    indices: str = ""  # Of an array: those that it runs, such as 0-3,7. Empty: no array.
+    started_ms: Moment | None = None
+    ended_ms: Moment | None = None
+    exit_code: Code | None = None
+    how: Name = ""  # exited, signalled, timeout, stopped, not-found, not-executable, failed, lost
+    pid: Pid | None = None
+    note: Story = ""
+    cores: Most[Count] = ()
+    gpus: Most[Name] = ()
+    user_us: Count = 0  # While it runs: all by now, where somebody asks its node for this one job.
+    system_us: Count = 0
+    memory_bytes_peak: Bytes = 0  # While it runs: what it holds now, likewise.
+    limits: Table[Name, Name] = {}  # What is enforced, by which mechanism.
+    lease: Name = ""  # What another node calls it, while it is made ready there.
+    suspended: Story = ""  # Why it stands still; empty: it does not.
+    indices: Story = ""  # Of an array: those that it runs, such as 0-3,7. Empty: no array.
 
 
 class ArrayView(msgspec.Struct, frozen=True, kw_only=True):
     """How far an array is."""
 
-    total: int
-    waiting: int = 0
-    running: int = 0
-    succeeded: int = 0
-    failed: int = 0
-    cancelled: int = 0
-    failed_indices: tuple[tuple[int, int], ...] = ()  # The first hundred: index and exit code.
-    reasons: tuple[str, ...] = ()  # Why each of them failed, in words.
-    indices: str = ""  # All of them, such as 0-3,7; empty in a list of jobs.
+    total: Count
+    waiting: Count = 0
+    running: Count = 0
+    succeeded: Count = 0
+    failed: Count = 0
+    cancelled: Count = 0
+    failed_indices: Most[tuple[Count, Code]] = ()  # The first hundred: index and exit code.
+    reasons: Most[Story] = ()  # Why each of them failed, in words.
+    indices: Story = ""  # All of them, such as 0-3,7; empty in a list of jobs.
 
 
 class StoryLine(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that happened to a job."""
 
-    at_ms: int
-    what: str  # submitted, granted, cancel asked, or the state it moved to.
-    detail: str = ""
+    at_ms: Moment
+    what: Name  # submitted, granted, cancel asked, or the state it moved to.
+    detail: Story = ""
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
     """A job as people and programs see it."""
 
     id: JobId
-    name: str
+    name: Name
     state: JobState
-    submitted_ms: int
-    exit_code: int | None = None  # Of the run as a shell would say it; of an array 0 or 1.
-    reason: str = ""  # Why it is in this state, in a sentence.
-    node: str | None = None
-    user: str = ""
-    argv: tuple[str, ...] = ()
-    cwd: str = ""
-    started_ms: int | None = None
-    ended_ms: int | None = None
-    attempts: tuple[AttemptView, ...] = ()
+    submitted_ms: Moment
+    exit_code: Code | None = None  # Of the run as a shell would say it; of an array 0 or 1.
+    reason: Story = ""  # Why it is in this state, in a sentence.
+    node: Name | None = None
+    user: Name = ""
+    argv: Most[Argument] = ()
+    cwd: Path = ""
+    started_ms: Moment | None = None
+    ended_ms: Moment | None = None
+    attempts: Most[AttemptView] = ()
     array: ArrayView | None = None
-    cpu_milli: int = 0
-    memory_bytes: int = 0
-    gpu_milli: int = 0
-    priority: str = "medium"
-    project: str = ""
+    cpu_milli: Count = 0
+    memory_bytes: Bytes = 0
+    gpu_milli: Count = 0
+    priority: Name = "medium"
+    project: Name = ""
     is_shared: bool = False  # Runs on what the owner offers.
-    start_ms: int = 0  # Not before this moment; 0: at once.
-    deadline_ms: int = 0  # Ended by this moment; 0: none.
-    booking: str = ""
-    story: tuple[StoryLine, ...] = ()
-    home: str = ""  # The id of the node that looks after it; empty: the one that answers.
-    holders: tuple[str, ...] = ()  # Ids of the others that keep a copy of its record.
-    guest_of: str = ""  # An attempt of this job, which another node looks after. Empty: a job.
-    gang: int = 1
+    start_ms: Moment = 0  # Not before this moment; 0: at once.
+    deadline_ms: Moment = 0  # Ended by this moment; 0: none.
+    booking: Name = ""
+    story: Most[StoryLine] = ()
+    home: Name = ""  # The id of the node that looks after it; empty: the one that answers.
+    holders: Most[Name] = ()  # Ids of the others that keep a copy of its record.
+    guest_of: Name = ""  # An attempt of this job, which another node looks after. Empty: a job.
+    gang: Count = 1
     at_most_once: bool = False
-    transits: tuple[Transit, ...] = ()  # Its files that are on their way.
-    output_only_on: str = ""  # The name of a node; empty: its home has what it wrote, or the end.
+    transits: Most[Transit] = ()  # Its files that are on their way.
+    output_only_on: Name = ""  # The name of a node; empty: its home has what it wrote, or the end.
 
 
 class Jobs(msgspec.Struct, frozen=True, kw_only=True):
     """A page of jobs, newest first."""
 
-    jobs: tuple[JobView, ...]
+    jobs: Most[JobView]
     more: bool = False
-    missing: tuple[str, ...] = ()  # Names of nodes that did not answer in time.
+    missing: Most[Name] = ()  # Names of nodes that did not answer in time.
 
 
 class WaitMany(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Wait for all of these; the answer has those that have ended when the time is over."""
 
-    ids: tuple[str, ...]  # Ids, names or prefixes; at most `WAIT_JOBS_MAX`.
-    timeout_ms: int = 3_600_000
+    ids: Most[Name]  # Ids, names or prefixes; at most `WAIT_JOBS_MAX`.
+    timeout_ms: Moment = 3_600_000
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,52 +179,52 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
     id: JobId
     state: JobState
-    summary: str
-    position: int | None = None  # Among the waiting, from 1.
-    shortfall: tuple[tuple[str, int, int], ...] = ()  # (what, wanted, free)
-    waits_for: tuple[str, ...] = ()  # Names of jobs it comes after, or that hold what it needs.
-    remedies: tuple[str, ...] = ()
-    priority: str = "medium"
-    lifted: str = ""  # The class it counts as after waiting long. Empty: the same.
-    share_milli: int | None = None  # What its user holds of the machine, over the weight.
+    summary: Story
+    position: Count | None = None  # Among the waiting, from 1.
+    shortfall: Most[tuple[Story, Lot, Lot]] = ()  # (what, wanted, free)
+    waits_for: Most[Name] = ()  # Names of jobs it comes after, or that hold what it needs.
+    remedies: Most[Story] = ()
+    priority: Name = "medium"
+    lifted: Name = ""  # The class it counts as after waiting long. Empty: the same.
+    share_milli: Lot | None = None  # What its user holds of the machine, over the weight.
     is_shared: bool = False
-    user: str = ""
-    project: str = ""
-    start_ms: int = 0  # Not before this moment; 0: at once.
+    user: Name = ""
+    project: Name = ""
+    start_ms: Moment = 0  # Not before this moment; 0: at once.
 
 
 class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
     """This node in one glance."""
 
-    id: str
-    name: str
-    node_class: str
-    version: str
-    pid: int
-    keeper_pid: int
-    since_ms: int
-    data_dir: str
-    cpu_milli_total: int
-    cpu_milli_free: int
-    memory_bytes_total: int
-    memory_bytes_free: int
-    gpus_total: int
-    gpus_free_milli: int
-    jobs_waiting: int
-    jobs_running: int
-    limits: dict[str, str] = {}
-    pretended: tuple[str, ...] = ()
+    id: Name
+    name: Name
+    node_class: Name
+    version: Name
+    pid: Pid
+    keeper_pid: Pid
+    since_ms: Moment
+    data_dir: Path
+    cpu_milli_total: Count
+    cpu_milli_free: Count
+    memory_bytes_total: Bytes
+    memory_bytes_free: Bytes
+    gpus_total: Count
+    gpus_free_milli: Count
+    jobs_waiting: Count
+    jobs_running: Count
+    limits: Table[Name, Name] = {}
+    pretended: Most[Name] = ()
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
     """Something that happened, for `GET /v1/events` and watchers."""
 
-    number: int  # From 1 on after each start of the agent.
-    at_ms: int
-    name: str  # job.submitted, job.started, job.ended, agent.started, …
+    number: Count  # From 1 on after each start of the agent.
+    at_ms: Moment
+    name: Name  # job.submitted, job.started, job.ended, agent.started, …
     job: JobId | None = None
     fields: dict[str, Any] = {}
-    epoch: int = 0  # Which start of the agent this is; 0: one that does not count them.
+    epoch: Count = 0  # Which start of the agent this is; 0: one that does not count them.
 
     @property
     def id(self) -> str:

@@ -17,6 +17,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from distributed_grid.model.artifact import CHUNK_BYTES_MAX, CHUNKS_MAX, ManifestId
+from distributed_grid.model.bounds import Bytes, Count
 
 BULK_MESSAGE_BYTES_MAX: Final = (
     1 << 20
@@ -49,8 +50,8 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True, tag="offer"):
     """Take this directory. Said again after each break of the link, until it is complete."""
 
     manifest: Id
-    manifest_bytes: int
-    content_bytes: int
+    manifest_bytes: Bytes
+    content_bytes: Bytes
     is_durable: bool = True  # Each chunk is to be synced before it counts. A job can run without.
 
 
@@ -58,14 +59,14 @@ class WantManifest(msgspec.Struct, frozen=True, kw_only=True, tag="want-manifest
     """The manifest itself is lacking, from here on."""
 
     manifest: Id
-    offset: int = 0
+    offset: Count = 0
 
 
 class ManifestPart(msgspec.Struct, frozen=True, kw_only=True, tag="manifest-part"):
     """A piece of the manifest."""
 
     manifest: Id
-    offset: int
+    offset: Count
     data: Part
 
 

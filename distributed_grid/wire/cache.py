@@ -6,30 +6,31 @@ other about files (`artifacts`).
 
 import msgspec
 
+from distributed_grid.model.bounds import Bytes, Count
 from distributed_grid.wire.api import Nothing, Route
 
 
 class CacheStatus(msgspec.Struct, frozen=True, kw_only=True):
     """What the cache of files holds, and what it was good for since the agent's start."""
 
-    bytes_used: int
-    bytes_max: int
-    bytes_pinned: int  # Of jobs that run or wait: stays whatever happens.
-    chunks: int
-    manifests: int
-    hits: int  # Chunks that were here when somebody offered them.
-    misses: int
-    bytes_saved: int  # By the hits.
-    evicted: int  # Chunks that made room for others.
-    damaged: int  # Chunks whose bytes the disk has changed; they are fetched again.
+    bytes_used: Bytes
+    bytes_max: Bytes
+    bytes_pinned: Bytes  # Of jobs that run or wait: stays whatever happens.
+    chunks: Count
+    manifests: Count
+    hits: Count  # Chunks that were here when somebody offered them.
+    misses: Count
+    bytes_saved: Bytes  # By the hits.
+    evicted: Count  # Chunks that made room for others.
+    damaged: Count  # Chunks whose bytes the disk has changed; they are fetched again.
 
 
 class Cleared(msgspec.Struct, frozen=True, kw_only=True):
     """What was removed from the cache."""
 
-    chunks: int  # And manifests.
-    bytes_removed: int
-    bytes_left: int  # Pinned.
+    chunks: Count  # And manifests.
+    bytes_removed: Bytes
+    bytes_left: Bytes  # Pinned.
 
 
 CACHE_ROUTES: tuple[Route, ...] = (

@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from distributed_grid.model.bounds import Body, Bytes, Count, Lot, Moment, Most, Name, Seal, Story
 from distributed_grid.model.ids import NodeId
 from distributed_grid.model.membership import Chain, Contact, MeshId
 
@@ -66,11 +67,11 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     """One of the few things that a node says about itself, signed by it."""
 
     node: NodeId
-    generation: int
+    generation: Lot
     key: Key
-    version: int  # Counted over all entries of a node in a generation.
-    value: bytes  # Empty: the node has withdrawn it.
-    signature: bytes = b""
+    version: Lot  # Counted over all entries of a node in a generation.
+    value: Body  # Empty: the node has withdrawn it.
+    signature: Seal = b""
 
     def signed_bytes(self, mesh: MeshId) -> bytes:
         """What the signature is over."""
@@ -84,46 +85,48 @@ class Hello(msgspec.Struct, frozen=True, tag="hello", kw_only=True):
 
     mesh: MeshId
     chain: Chain
-    speaks: tuple[int, ...] = SPOKEN
-    jobs: int = 0  # The highest version that it understands on the job lane; 0: none.
-    machine: str = ""  # A hash of the machine's id with the mesh's: tells clones, not machines.
-    nonce: str = ""  # Another at every start.
-    generation: int = 0
-    wall_ms: int = 0  # The sender's clock: whose own is older than its programme takes the median.
+    speaks: Most[Lot] = SPOKEN
+    jobs: Lot = 0  # The highest version that it understands on the job lane; 0: none.
+    machine: Name = ""  # A hash of the machine's id with the mesh's: tells clones, not machines.
+    nonce: Name = ""  # Another at every start.
+    generation: Lot = 0
+    wall_ms: Moment = (
+        0  # The sender's clock: whose own is older than its programme takes the median.
+    )
 
 
 class Refused(msgspec.Struct, frozen=True, tag="refused", kw_only=True):
     """No; and why. The connection is closed after it."""
 
     reason: Reason
-    detail: str = ""
-    about: str = ""  # The newcomer, in an answer to a member that forwarded its ticket.
+    detail: Story = ""
+    about: Name = ""  # The newcomer, in an answer to a member that forwarded its ticket.
 
 
 class Redeem(msgspec.Struct, frozen=True, tag="redeem", kw_only=True):
     """A newcomer asks for a certificate. The secret itself is never sent."""
 
     mesh: MeshId
-    ticket: str  # Its public id.
+    ticket: Name  # Its public id.
     issuer: NodeId
     node: NodeId  # The newcomer; a member that forwards has checked it against the connection.
-    name: str
-    mac: bytes  # Over both node ids, keyed with the secret.
+    name: Name
+    mac: Seal  # Over both node ids, keyed with the secret.
 
 
 class Welcome(msgspec.Struct, frozen=True, tag="welcome", kw_only=True):
     """The newcomer is one of us, and can reach these."""
 
     chain: Chain
-    contacts: tuple[Contact, ...] = ()
-    members: int = 0  # As the issuer counts them, the newcomer too; 0: it does not say.
+    contacts: Most[Contact] = ()
+    members: Lot = 0  # As the issuer counts them, the newcomer too; 0: it does not say.
 
 
 class Renew(msgspec.Struct, frozen=True, tag="renew", kw_only=True):
     """A member asks a delegate for a later expiry, or another name."""
 
     chain: Chain
-    name: str = ""
+    name: Name = ""
 
 
 class Renewed(msgspec.Struct, frozen=True, tag="renewed", kw_only=True):
@@ -135,29 +138,29 @@ class Renewed(msgspec.Struct, frozen=True, tag="renewed", kw_only=True):
 class Delta(msgspec.Struct, frozen=True, tag="delta", kw_only=True):
     """Entries that the receiver may not have, in the order of their arrival at the sender."""
 
-    number: int  # The sender's own; never used twice. It stands for its cursor after these.
-    entries: tuple[Entry, ...]
+    number: Lot  # The sender's own; never used twice. It stands for its cursor after these.
+    entries: Most[Entry]
 
 
 class DeltaTaken(msgspec.Struct, frozen=True, tag="taken", kw_only=True):
     """Everything up to this delta was taken or was old."""
 
-    number: int
+    number: Lot
 
 
 class RangeHash(msgspec.Struct, frozen=True, array_like=True):
     """All items from `low` up to but without `high` (empty: no end), as one hash."""
 
-    low: str  # `node/key`
-    high: str
-    count: int
-    hash: bytes
+    low: Name  # `node/key`
+    high: Name
+    count: Lot
+    hash: Seal
 
 
 class Ranges(msgspec.Struct, frozen=True, tag="ranges", kw_only=True):
     """Compare: what differs is split, or listed when small."""
 
-    ranges: tuple[RangeHash, ...]
+    ranges: Most[RangeHash]
 
 
 class Item(msgspec.Struct, frozen=True, array_like=True):
@@ -165,9 +168,9 @@ class Item(msgspec.Struct, frozen=True, array_like=True):
 
     node: NodeId
     key: Key
-    generation: int
-    version: int
-    mark: int = 0  # Some bits of its hash: a clone may have written another with this version.
+    generation: Lot
+    version: Lot
+    mark: Lot = 0  # Some bits of its hash: a clone may have written another with this version.
 
 
 class Have(msgspec.Struct, frozen=True, tag="have", kw_only=True):
@@ -176,47 +179,47 @@ class Have(msgspec.Struct, frozen=True, tag="have", kw_only=True):
     An answer lists only what is asked for: what the sender has of it, or generation 0.
     """
 
-    low: str
-    high: str
-    items: tuple[Item, ...]
+    low: Name
+    high: Name
+    items: Most[Item]
     is_answer: bool = False
 
 
 class Remember(msgspec.Struct, frozen=True, tag="remember", kw_only=True):
     """At connect: the highest generation of you that I have seen."""
 
-    generation: int
-    incarnation: int = 0
+    generation: Lot
+    incarnation: Lot = 0
 
 
 class Challenge(msgspec.Struct, frozen=True, tag="challenge", kw_only=True):
     """Show that you have what you claim: hash on all cores at once, fill memory, name devices."""
 
-    number: int
-    seed: bytes
-    cores: int
-    rounds: int
-    memory_bytes: int
+    number: Lot
+    seed: Seal
+    cores: Lot
+    rounds: Lot
+    memory_bytes: Bytes
 
 
 class Proof(msgspec.Struct, frozen=True, tag="proof", kw_only=True):
     """The results, in the order of the cores, with the time each took."""
 
-    number: int
-    digests: tuple[bytes, ...]
-    elapsed_us: tuple[int, ...]
-    memory_digest: bytes = b""
-    worked_us: int = 0  # All cores together, from the first start to the last end; 0: not told.
-    others_us: int = 0  # Of processor time that others on this machine had meanwhile.
-    memory_us: int = 0
-    devices: tuple[tuple[str, int], ...] = ()  # GPU uuid and memory in bytes, as the driver says.
+    number: Lot
+    digests: Most[Body]
+    elapsed_us: Most[Count]
+    memory_digest: Seal = b""
+    worked_us: Count = 0  # All cores together, from the first start to the last end; 0: not told.
+    others_us: Count = 0  # Of processor time that others on this machine had meanwhile.
+    memory_us: Count = 0
+    devices: Most[tuple[Name, Lot]] = ()  # GPU uuid and memory in bytes, as the driver says.
 
 
 class CloneSeen(msgspec.Struct, frozen=True, tag="clone", kw_only=True):
     """Told to both ends: another machine uses your key."""
 
-    machine: str
-    nonce: str
+    machine: Name
+    nonce: Name
 
 
 class Goodbye(msgspec.Struct, frozen=True, tag="goodbye", kw_only=True):

@@ -8,6 +8,7 @@ from typing import ClassVar, Final, Literal
 
 import msgspec
 
+from distributed_grid.model.bounds import Bytes, Count, Moment, Most, Name, Sentence, Story, Table
 from distributed_grid.model.discretion import Discreet
 from distributed_grid.model.membership import Role
 from distributed_grid.wire.api import Nothing, Route
@@ -24,44 +25,44 @@ WORD_CHARACTERS_MAX: Final = 256  # What names a node or a ticket: an id has 64,
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     """A node of the mesh as this one sees it."""
 
-    id: str
-    name: str
+    id: Name
+    name: Name
     is_self: bool = False
-    roles: tuple[Role, ...] = ()
-    person: str = ""  # Whose it is; with the beginning of the id, if two have that name.
-    person_id: str = ""
-    node_class: str = ""
-    version: str = ""
+    roles: Most[Role] = ()
+    person: Name = ""  # Whose it is; with the beginning of the id, if two have that name.
+    person_id: Name = ""
+    node_class: Name = ""
+    version: Name = ""
     health: Health = "alive"
-    since_ms: int = 0  # Of the health.
-    why: str = ""  # It is not alive.
+    since_ms: Moment = 0  # Of the health.
+    why: Story = ""  # It is not alive.
     path: Path = "none"
-    address: str = ""  # Where the selected path goes.
-    latency_us: int | None = None  # Measured; None: never.
-    estimated_us: int | None = None  # From coordinates.
-    bandwidth_kbps: int | None = None
-    cpu_milli_total: int = 0
-    cpu_milli_free: int = 0
-    memory_bytes_total: int = 0
-    memory_bytes_free: int = 0
-    storage_bytes_total: int = 0
-    storage_bytes_free: int = 0
-    gpus_total: int = 0
-    gpus_free_milli: int = 0
-    gpu_models: tuple[str, ...] = ()
-    load_milli: int = 0  # Of all cores: 1000 is one busy core.
-    jobs_running: int = 0
-    jobs_waiting: int = 0
-    offers: tuple[str, ...] = ()  # As people read them.
-    labels: dict[str, str] = {}
+    address: Name = ""  # Where the selected path goes.
+    latency_us: Count | None = None  # Measured; None: never.
+    estimated_us: Count | None = None  # From coordinates.
+    bandwidth_kbps: Count | None = None
+    cpu_milli_total: Count = 0
+    cpu_milli_free: Count = 0
+    memory_bytes_total: Bytes = 0
+    memory_bytes_free: Bytes = 0
+    storage_bytes_total: Bytes = 0
+    storage_bytes_free: Bytes = 0
+    gpus_total: Count = 0
+    gpus_free_milli: Count = 0
+    gpu_models: Most[Name] = ()
+    load_milli: Count = 0  # Of all cores: 1000 is one busy core.
+    jobs_running: Count = 0
+    jobs_waiting: Count = 0
+    offers: Most[Name] = ()  # As people read them.
+    labels: Table[Name, Name] = {}
     # In thousandths of a TFLOPS: of its cores as measured, of its GPUs as their makers state.
-    scores_tflops_milli: int = 0
-    verification: str = "claimed"  # claimed, verified, failed, pretended
-    verification_why: str = ""  # It is not verified, in the words of one who asked.
-    seen_age_ms: int | None = None  # Since it last spoke, directly or through others.
-    record_age_ms: int | None = None  # Since its load last changed here.
-    expires_ms: int = 0  # Its certificate.
-    note: str = ""  # Quarantined as a clone, on an expired certificate, …
+    scores_tflops_milli: Count = 0
+    verification: Name = "claimed"  # claimed, verified, failed, pretended
+    verification_why: Story = ""  # It is not verified, in the words of one who asked.
+    seen_age_ms: Moment | None = None  # Since it last spoke, directly or through others.
+    record_age_ms: Moment | None = None  # Since its load last changed here.
+    expires_ms: Moment = 0  # Its certificate.
+    note: Story = ""  # Quarantined as a clone, on an expired certificate, …
     is_draining: bool = False  # It takes no work.
     faults: int = 0  # How often in a row what it said could not be handled here.
 
@@ -69,8 +70,8 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
 class Nodes(msgspec.Struct, frozen=True, kw_only=True):
     """Everyone this node knows of, itself first."""
 
-    mesh: str  # Empty: not in a mesh.
-    nodes: tuple[NodeView, ...]
+    mesh: Name  # Empty: not in a mesh.
+    nodes: Most[NodeView]
 
 
 class MakeTicket(
@@ -79,9 +80,11 @@ class MakeTicket(
     """Let somebody in; founds the mesh if there is none."""
 
     role: Role = "member"
-    ttl_ms: int = 86_400_000
-    uses: int = 1
-    person: str = ""  # Whose the machines are: a new name, or id: and digits; empty: this person's.
+    ttl_ms: Moment = 86_400_000
+    uses: Count = 1
+    person: Name = (
+        ""  # Whose the machines are: a new name, or id: and digits; empty: this person's.
+    )
 
 
 class TicketMade(Discreet, frozen=True, kw_only=True):
@@ -89,33 +92,33 @@ class TicketMade(Discreet, frozen=True, kw_only=True):
 
     SECRETS: ClassVar[frozenset[str]] = frozenset({"text"})
 
-    id: str
-    text: str
+    id: Name
+    text: Story
     role: Role
-    expires_ms: int
-    uses: int
-    recovery_file: str = ""  # Only if the mesh was founded now.
-    person: str = ""
+    expires_ms: Moment
+    uses: Count
+    recovery_file: Sentence = ""  # Only if the mesh was founded now.
+    person: Name = ""
     is_own: bool = True  # Of the person who made it.
 
 
 class TicketView(msgspec.Struct, frozen=True, kw_only=True):
     """A ticket without its secret."""
 
-    id: str
+    id: Name
     role: Role
-    made_ms: int
-    expires_ms: int
-    uses_max: int
-    used_by: tuple[str, ...] = ()  # Names where known, else ids.
-    person: str = ""
+    made_ms: Moment
+    expires_ms: Moment
+    uses_max: Count
+    used_by: Most[Name] = ()  # Names where known, else ids.
+    person: Name = ""
     state: Literal["open", "used-up", "expired", "revoked"] = "open"
 
 
 class Tickets(msgspec.Struct, frozen=True, kw_only=True):
     """The tickets that this node issued."""
 
-    tickets: tuple[TicketView, ...]
+    tickets: Most[TicketView]
 
 
 class Join(Discreet, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -123,26 +126,26 @@ class Join(Discreet, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     SECRETS: ClassVar[frozenset[str]] = frozenset({"ticket"})
 
-    ticket: str
+    ticket: Sentence
 
 
 class Joined(msgspec.Struct, frozen=True, kw_only=True):
     """One of them now, or already before."""
 
-    mesh: str
-    name: str
-    roles: tuple[Role, ...]
+    mesh: Name
+    name: Name
+    roles: Most[Role]
     was_member: bool
-    nodes: int
+    nodes: Count
     is_all: bool = True  # Or there are more, of whom nothing has come yet.
-    person: str = ""  # Whose this machine is,
-    own: tuple[str, ...] = ()  # and the names of the other machines of that person.
+    person: Name = ""  # Whose this machine is,
+    own: Most[Name] = ()  # and the names of the other machines of that person.
 
 
 class Rename(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Call this node something else."""
 
-    name: str
+    name: Name
 
 
 class Leave(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

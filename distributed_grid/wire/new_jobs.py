@@ -8,6 +8,15 @@ from typing import Final
 
 import msgspec
 
+from distributed_grid.model.bounds import (
+    Arguments,
+    Environment,
+    Milli,
+    Most,
+    Name,
+    Path,
+    Span,
+)
 from distributed_grid.model.ids import JobId
 from distributed_grid.model.job import JobSpec, Work
 from distributed_grid.model.milli import WHOLE
@@ -23,32 +32,32 @@ PLAIN_ENV: Final = (
 class NewWork(Work, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What to run; without `cwd` it begins in an empty directory."""
 
-    cwd: str = ""
+    cwd: Path = ""
 
 
 class NewRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What it asks of one node; a core, unless it says how much of one, or 0."""
 
-    cpu_milli: int = WHOLE
+    cpu_milli: Milli = WHOLE
 
 
 class NewJob(JobSpec, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A job: `argv` and what belongs to it, or both within `work`."""
 
     id: JobId = JobId("")  # Empty: made here. Yours: again with the same job changes nothing.
-    name: str = ""  # Empty: that of the command.
+    name: Name = ""  # Empty: that of the command.
     request: NewRequest = NewRequest()
     work: NewWork | None = None
-    argv: tuple[str, ...] = ()
-    cwd: str = ""
-    env: dict[str, str] = msgspec.field(default_factory=dict)
-    image: str = ""
-    timeout_ms: int = 0
-    grace_ms: int = 10_000
+    argv: Arguments = ()
+    cwd: Path = ""
+    env: Environment = msgspec.field(default_factory=dict)
+    image: Path = ""
+    timeout_ms: Span = 0
+    grace_ms: Span = 10_000
     brings_changes: bool = True  # What it makes or changes of `cwd` elsewhere comes back.
 
 
 class NewJobs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Several jobs."""
 
-    jobs: tuple[NewJob, ...]
+    jobs: Most[NewJob]

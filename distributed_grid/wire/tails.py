@@ -9,6 +9,8 @@ from typing import Annotated, Final, Literal, get_args
 
 import msgspec
 
+from distributed_grid.model.bounds import IndexOrNone
+
 TAILS: Final = "tails"  # The operation, in `questions.ASKED`.
 TAIL_BYTES: Final = 1 << 20  # Of one stream: more than a person reads of a job whose node is gone.
 TOGETHER_MAX: Final = 64  # Of one question: so a burst of short jobs is few questions.
@@ -27,7 +29,7 @@ class TailOf(msgspec.Struct, frozen=True):
     """Which output: of an attempt, of an array's that of one index."""
 
     lease: _Lease  # What the attempt is called where it ran.
-    index: int = NO_INDEX
+    index: IndexOrNone = NO_INDEX
 
 
 class AskTails(msgspec.Struct, frozen=True):

@@ -13,6 +13,7 @@ import msgspec
 
 from distributed_grid.errors import GridError, counted
 from distributed_grid.model.artifact import Amount, Manifest, ManifestId
+from distributed_grid.model.bounds import Bytes, Name, Path
 from distributed_grid.wire.across_api import Travelling
 from distributed_grid.wire.cache import CacheStatus, Cleared
 
@@ -237,11 +238,11 @@ class Files(Protocol):
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
     """A Python environment that is whole."""
 
-    key: str
-    path: str  # Of the directory; its programs are in bin, which comes first in a job's PATH.
-    python: str
-    tool: str
-    size_bytes: int = 0
+    key: Name
+    path: Path  # Of the directory; its programs are in bin, which comes first in a job's PATH.
+    python: Path
+    tool: Name
+    size_bytes: Bytes = 0
 
 
 class Pythons(Protocol):

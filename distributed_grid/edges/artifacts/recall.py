@@ -18,6 +18,7 @@ from typing import Final
 import msgspec
 
 from distributed_grid.edges.artifacts.walking import Seen
+from distributed_grid.model.bounds import Body, Table
 
 TABLES_MAX: Final = 64  # Directories; the longest unused makes room.
 TABLE_BYTES_MAX: Final = 16 << 20  # A directory of a terabyte has one of 70 MB: it is read again.
@@ -25,7 +26,7 @@ YOUNG_NS: Final = 50_000_000  # Clocks of file systems tick every 4 to 10 ms.
 COARSE_YOUNG_NS: Final = 2_100_000_000  # Some tick every second, FAT every two.
 SECOND_NS: Final = 10**9
 _LOOKS: Final = struct.Struct("<qqqqqH")
-_decoder: Final = msgspec.msgpack.Decoder(dict[bytes, bytes])
+_decoder: Final = msgspec.msgpack.Decoder(Table[Body, Body])
 
 
 def key_of(files: Sequence[Seen]) -> bytes:

@@ -14,6 +14,7 @@ import msgspec
 from distributed_grid.edges.keys.authority import set_authority_aside
 from distributed_grid.edges.keys.key import Key, KeyUnusable, sync_directory
 from distributed_grid.errors import IdentityMoved
+from distributed_grid.model.bounds import Name
 from distributed_grid.model.ids import NodeId
 
 KEY_FILE: Final = "identity.key"
@@ -26,7 +27,7 @@ WhenMoved = Literal["refuse", "new-identity", "moved-here"]
 class Binding(msgspec.Struct, frozen=True, kw_only=True):
     """What stands in `identity.json`."""
 
-    machine: str
+    machine: Name
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):

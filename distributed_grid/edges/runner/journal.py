@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 
+from distributed_grid.model.bounds import Count, Moment, Most, Name, Path
 from distributed_grid.wire.keeper import Ended, Started
 
 HEADER_BYTES: Final = 8  # Four of length, four of checksum.
@@ -26,28 +27,28 @@ COMPACT_ABOVE_BYTES: Final = 1 << 20  # Some 6,000 reports; rewriting the rest t
 class Opened(msgspec.Struct, frozen=True, kw_only=True, tag="opened"):
     """A keeper begins here."""
 
-    keeper_id: str
-    boot_id: str
-    next_number: int
-    groups: str = ""
+    keeper_id: Name
+    boot_id: Name
+    next_number: Count
+    groups: Path = ""
 
 
 class Begun(msgspec.Struct, frozen=True, kw_only=True, tag="begun"):
     """An attempt has work left until its last `Ended`."""
 
-    attempt: str
-    scratch_dir: str
-    started_ms: int
+    attempt: Name
+    scratch_dir: Path
+    started_ms: Moment
     is_container: bool = False
     is_queued: bool = False  # It waits for its turn; a second record follows before it starts.
-    lent: tuple[str, ...] = ()  # Spare files that it writes to, in the order of the streams.
-    output_dir: str = ""  # Where what is in them belongs.
+    lent: Most[Path] = ()  # Spare files that it writes to, in the order of the streams.
+    output_dir: Path = ""  # Where what is in them belongs.
 
 
 class Acknowledged(msgspec.Struct, frozen=True, kw_only=True, tag="acknowledged"):
     """Reports up to this number are not needed any more."""
 
-    upto: int
+    upto: Count
 
 
 Record = Opened | Begun | Acknowledged | Started | Ended

@@ -11,6 +11,7 @@ from typing import Final, Protocol
 import msgspec
 
 from distributed_grid.errors import GridError
+from distributed_grid.model.bounds import Body, Count, Moment, Name
 
 EVENTS_KEPT: Final = 10_000  # A busy day of one node, some 2 MB; older ones make room.
 JOBS_READ_MAX: Final = 10_000  # Of one question; more comes with `before`.
@@ -19,12 +20,12 @@ JOBS_READ_MAX: Final = 10_000  # Of one question; more comes with `before`.
 class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     """A job: its record as opaque bytes, and beside it what lists are made from."""
 
-    id: str
-    record: bytes
-    state: str
-    name: str = ""
-    user: str = ""
-    submitted_ms: int = 0
+    id: Name
+    record: Body
+    state: Name
+    name: Name = ""
+    user: Name = ""
+    submitted_ms: Moment = 0
     # Nothing more is to be done for it: it stays on disk and is not loaded at a start.
     is_finished: bool = False
 
@@ -38,61 +39,61 @@ class PutJob(msgspec.Struct, frozen=True, tag="put-job"):
 class DropJob(msgspec.Struct, frozen=True, tag="drop-job"):
     """Forget a job; one that is not there is fine."""
 
-    id: str
+    id: Name
 
 
 class ForgetFinished(msgspec.Struct, frozen=True, tag="forget-finished"):
     """Keep so many finished jobs, the newest, and forget the rest."""
 
-    keep: int
+    keep: Count
 
 
 class PutLease(msgspec.Struct, frozen=True, tag="put-lease"):
     """Write a committed lease, or write it again."""
 
-    id: str
-    record: bytes
+    id: Name
+    record: Body
 
 
 class DropLease(msgspec.Struct, frozen=True, tag="drop-lease"):
     """Forget a lease; one that is not there is fine."""
 
-    id: str
+    id: Name
 
 
 class AddEvent(msgspec.Struct, frozen=True, tag="add-event"):
     """Append an event. Its writer numbers them upwards; only the newest EVENTS_KEPT stay."""
 
-    number: int
-    at_ms: int
-    record: bytes
+    number: Count
+    at_ms: Moment
+    record: Body
 
 
 class SetMeta(msgspec.Struct, frozen=True, tag="set-meta"):
     """Write a counter or another single value."""
 
-    key: str
-    value: bytes
+    key: Name
+    value: Body
 
 
 class DropMeta(msgspec.Struct, frozen=True, tag="drop-meta"):
     """Forget a single value; one that is not there is fine."""
 
-    key: str
+    key: Name
 
 
 class PutHeld(msgspec.Struct, frozen=True, tag="put-held"):
     """Write a record that is kept for another node, or write it again."""
 
-    id: str
-    record: bytes
-    sender: str = ""  # On whose account it is.
+    id: Name
+    record: Body
+    sender: Name = ""  # On whose account it is.
 
 
 class DropHeld(msgspec.Struct, frozen=True, tag="drop-held"):
     """Forget a record that was kept for another node; one that is not there is fine."""
 
-    id: str
+    id: Name
 
 
 Write = (
@@ -115,9 +116,9 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
 class Event(msgspec.Struct, frozen=True):
     """One event as it was written."""
 
-    number: int
-    at_ms: int
-    record: bytes
+    number: Count
+    at_ms: Moment
+    record: Body
 
 
 class Remembered(msgspec.Struct, frozen=True, kw_only=True):

@@ -30,7 +30,7 @@ from distributed_grid.kernel.across.record_runs import (
 )
 from distributed_grid.kernel.jobs import STORY_LINES_MAX
 from distributed_grid.model.across import Fence
-from distributed_grid.model.bounds import Count, Moment, Story
+from distributed_grid.model.bounds import Count, Moment, Name, Story
 from distributed_grid.model.ids import JobId, NodeId
 from distributed_grid.wire.api import ENDED, JobState
 
@@ -40,9 +40,8 @@ NOTES_MAX: Final = 64  # Of one job: those of dozens of retries and preemptions.
 WHOLE_TRIES: Final = 4  # The ranks of a gang are one try: of the last ones none is forgotten.
 CHUNK_NOTES_MAX: Final = 4_096  # Of one array: as many chunks at once as 64 nodes of 64 cores run.
 
-Line = tuple[
-    Moment, Count, Story, Story
-]  # Of the story: when, which in that millisecond, what, detail.
+# Of the story: when, which in that millisecond, what, detail.
+Line = tuple[Moment, Count, Name, Story]
 
 
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -111,7 +111,7 @@ def spec_of(record: JobRecord) -> JobSpec:
 
 
 def is_readable(record: JobRecord) -> bool:
-    """Whether this version could look after the job, and count on from where it stands."""
+    """Whether this version could look after the job."""
     try:
         spec_of(record)
     except JUNK:

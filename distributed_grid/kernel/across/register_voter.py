@@ -15,6 +15,7 @@ import msgspec
 from distributed_grid.kernel.across.register_effects import AGAIN_US, Effects, NewStore
 from distributed_grid.kernel.across.register_sets import is_recollected, is_remembered, members_of
 from distributed_grid.model.across import Epoch
+from distributed_grid.model.bounds import Count, Name, OrNone, Table
 from distributed_grid.model.ids import JobId, NodeId
 from distributed_grid.wire.register import (
     Accept,
@@ -54,8 +55,8 @@ Chance = Callable[[int], int]
 class Store(msgspec.Struct, frozen=True):
     """What this node's disk is called, and how many votes were made durable on it."""
 
-    id: str
-    count: int = 0
+    id: Name
+    count: Count = 0
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -63,7 +64,7 @@ class Kept(msgspec.Struct, frozen=True):
 
     promised: Epoch = Epoch()
     # Of the question that got the promise: asked again, it gets the same answer. -1: of none.
-    ask: int = -1
+    ask: OrNone = -1
     written: Written | None = None
 
 
@@ -424,5 +425,5 @@ def _concerned(asked: Prepare | Accept, kept: Kept) -> Sets:
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode_kept: Final = msgspec.msgpack.Decoder(Kept).decode
 _decode_store: Final = msgspec.msgpack.Decoder(Store).decode
-_decode_floors: Final = msgspec.msgpack.Decoder(dict[NodeId, int]).decode
-_decode_remembered: Final = msgspec.msgpack.Decoder(dict[str, int]).decode
+_decode_floors: Final = msgspec.msgpack.Decoder(Table[NodeId, OrNone]).decode
+_decode_remembered: Final = msgspec.msgpack.Decoder(Table[Name, Count]).decode

@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from distributed_grid.model.bounds import Count, Signed
 from distributed_grid.model.ids import NodeId
 
 COORDINATE_BYTES_MAX: Final = 64
@@ -38,11 +39,13 @@ Vector = tuple[float, float, float]
 class Coordinate(msgspec.Struct, frozen=True, array_like=True):
     """A place, as it is published: whole microseconds, and how sure it is."""
 
-    x_us: int = 0
-    y_us: int = 0
-    z_us: int = 0
-    height_us: int = 10
-    error_ppm: int = 1_500_000  # Of a prediction; as large as it gets, before anything is measured.
+    x_us: Signed = 0
+    y_us: Signed = 0
+    z_us: Signed = 0
+    height_us: Count = 10
+    error_ppm: Count = (
+        1_500_000  # Of a prediction; as large as it gets, before anything is measured.
+    )
 
 
 def packed(coordinate: Coordinate) -> bytes:

@@ -20,6 +20,7 @@ from distributed_grid.kernel.mesh.roster import Roster
 from distributed_grid.kernel.mesh.signing import Signer
 from distributed_grid.kernel.mesh.tickets import Tickets
 from distributed_grid.kernel.mesh.trust import Standing, found, issue, joined, revoke
+from distributed_grid.model.bounds import Body, Moment, Most
 from distributed_grid.model.ids import NodeId
 from distributed_grid.model.membership import (
     NAME_BYTES_MAX,
@@ -62,15 +63,15 @@ class Own(msgspec.Struct, frozen=True):
 
     mesh: MeshId
     chain: Chain
-    contacts: tuple[Contact, ...] = ()  # Whom to dial after a crash, before gossip named anybody.
+    contacts: Most[Contact] = ()  # Whom to dial after a crash, before gossip named anybody.
 
 
 class Known(msgspec.Struct, frozen=True):
     """The copy of everyone's entries, and when it was made."""
 
-    at_ms: int
-    dump: bytes
-    delegate_seen_ms: int = 0
+    at_ms: Moment
+    dump: Body
+    delegate_seen_ms: Moment = 0
 
 
 class Membership:

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from distributed_grid.kernel.mesh.replica_maps import Maps, is_sound
+from distributed_grid.model.bounds import Lot, Most, Table
 from distributed_grid.model.ids import NodeId
 from distributed_grid.model.membership import GRACE_MS, MeshId
 from distributed_grid.wire.mesh import Entry
@@ -22,11 +23,11 @@ GRACE_US: Final = GRACE_MS * 1_000
 class Stored(msgspec.Struct, frozen=True, kw_only=True):
     """What a replica knew."""
 
-    format: int = FORMAT
+    format: Lot = FORMAT
     me: NodeId
     mesh: MeshId
-    entries: tuple[tuple[Entry, int], ...]  # With the age in microseconds, oldest arrival first.
-    gone: dict[NodeId, tuple[int, int]] = {}
+    entries: Most[tuple[Entry, Lot]]  # With the age in microseconds, oldest arrival first.
+    gone: Table[NodeId, tuple[Lot, Lot]] = {}
 
     def others(self, away_us: int) -> list[tuple[Entry, int]]:
         """What others said, with its age, that still counts after so long.

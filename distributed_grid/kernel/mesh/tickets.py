@@ -14,6 +14,7 @@ from typing import Final, Literal
 import msgspec
 
 from distributed_grid.errors import NotPermitted
+from distributed_grid.model.bounds import Most
 from distributed_grid.model.ids import NodeId
 from distributed_grid.model.membership import MeshId, Person, Role, TicketRecord
 from distributed_grid.wire.mesh import Redeem, Refused
@@ -25,7 +26,7 @@ SECRET_BYTES: Final = 16  # Nobody guesses 128 bits, and a ticket stays short en
 ID_DIGITS: Final = 16
 
 TicketState = Literal["open", "used-up", "expired", "revoked"]
-_decoder: Final = msgspec.msgpack.Decoder(tuple[TicketRecord, ...])
+_decoder: Final = msgspec.msgpack.Decoder(Most[TicketRecord])
 
 
 class Redeemed(msgspec.Struct, frozen=True, kw_only=True):

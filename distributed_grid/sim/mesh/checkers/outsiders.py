@@ -5,6 +5,7 @@ Lives here: the rules over belonging. Never here: what strangers try (`strangers
 
 import msgspec
 
+from distributed_grid.model.bounds import Most
 from distributed_grid.model.ids import NodeId
 from distributed_grid.model.membership import TicketRecord
 from distributed_grid.sim.mesh.checker import Checker, Violation
@@ -12,7 +13,7 @@ from distributed_grid.sim.mesh.host import Host
 from distributed_grid.sim.mesh.world import KEYS, World
 from distributed_grid.wire.mesh import Hello, Redeem, Refused, Welcome
 
-_book = msgspec.msgpack.Decoder(tuple[TicketRecord, ...])
+_book = msgspec.msgpack.Decoder(Most[TicketRecord])
 
 
 class NothingForged(Checker):
