@@ -64,7 +64,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     expires_ms: Moment = 0  # Its certificate.
     note: Story = ""  # Quarantined as a clone, on an expired certificate, …
     is_draining: bool = False  # It takes no work.
-    faults: int = 0  # How often in a row what it said could not be handled here.
+    faults: Count = 0  # How often in a row what it said could not be handled here.
 
 
 class Nodes(msgspec.Struct, frozen=True, kw_only=True):
