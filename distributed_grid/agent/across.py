@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
 from typing import Final
 
+from msgspec import structs
+
 from distributed_grid.agent.blast_door import Faulty
 from distributed_grid.agent.gang_meeting import meeting_place
 from distributed_grid.agent.inbox import Inbox
@@ -24,6 +26,7 @@ from distributed_grid.kernel.across.balancing import POWER
 from distributed_grid.kernel.across.machine import Across
 from distributed_grid.kernel.across.once import Senses
 from distributed_grid.kernel.across.shelf import ReadHeld
+from distributed_grid.kernel.jobs import Job
 from distributed_grid.kernel.node import Beat, Node, NodeEvent, Told, View
 from distributed_grid.kernel.placement import Rules
 from distributed_grid.kernel.placement.power import PowerPolicy
@@ -51,6 +54,11 @@ def rules_of(policy: str, power: PowerPolicy = POWER) -> Rules:
         return Rules(power=power)
 
 
+async def no_history(_jobs: Sequence[JobId]) -> list[Job]:
+    """Nothing is remembered beyond what is in memory."""
+    return []
+
+
 class AcrossSide:
     """One agent's part in running jobs on many nodes."""
 
@@ -76,6 +84,7 @@ class AcrossSide:
         self.read_held: ReadHeld = lambda _: None
         self.has_files = False  # Directories of jobs can be packed.
         self.on_question: Callable[[NodeId, QuestionMessage], None] = lambda _peer, _word: None
+        self.history: Callable[[Sequence[JobId]], Awaitable[list[Job]]] = no_history
         self.on_report: Callable[[NodeId, Report], bool] = lambda _peer, _report: False
         mesh.on_job = self._heard
 
@@ -167,7 +176,8 @@ class AcrossSide:
         (peer, message), *more = words
         now_ms = self._clock_ms()
         try:
-            await self._take_in(Told(now_ms=now_ms, peer=peer, message=message, more=tuple(more)))
+            told = Told(now_ms=now_ms, peer=peer, message=message, more=tuple(more))
+            await self._take_in(await self._recalled(told))
         except Faulty as fault:
             if not more:
                 self._mesh.blame(peer, type(message).__name__, str(fault))
@@ -175,6 +185,13 @@ class AcrossSide:
             for word in words:  # Each alone: it was one of them.
                 if not self._mesh.is_refused(word[0]):
                     await self._tell([word])
+
+    async def _recalled(self, told: Told) -> Told:
+        """The same with what the disk has of jobs that the kernel has forgotten."""
+        across = self._node.across
+        words = (told.message, *(word for _, word in told.more))
+        jobs = [job for word in words for job in across.forgotten(word)] if across else []
+        return structs.replace(told, recalled=tuple(await self.history(jobs))) if jobs else told
 
     def _find_disk(self) -> None:
         if self._node.across is not None:

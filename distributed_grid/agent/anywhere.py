@@ -145,7 +145,8 @@ class Anywhere(OwnOnly):
         )
         views = merged(found, answered={node for node, _ in pages})
         more = len(views) > limit or any(told.more for _, told in pages)
-        return Jobs(jobs=tuple(views[:limit]), more=more, missing=heard.missing)
+        shown = tuple(views[:limit])
+        return Jobs(jobs=shown, more=more, missing=heard.missing, damaged=page.damaged)
 
     async def wait(self, word: str, *, timeout_ms: int) -> JobView:
         """The job once it has ended, or as it is when the time is over."""

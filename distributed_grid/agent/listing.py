@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from distributed_grid.agent.records import job_of
+from distributed_grid.agent.records import Unreadable, jobs_of
 from distributed_grid.edges.store import JobFilter, Store
 from distributed_grid.errors import NotFound
 from distributed_grid.kernel.coordinator import Coordinator
@@ -35,7 +35,10 @@ async def found(word: str, coordinator: Coordinator, store: Store) -> Job:
             for matching in filters
             for row in await store.jobs(matching, limit=CANDIDATES_MAX)
         }
-        return find_job(word, [job_of(row) for row in rows.values()])
+        jobs, damaged = jobs_of(rows.values())
+        if not jobs and damaged:
+            raise Unreadable(damaged[0]) from None
+        return find_job(word, jobs)
 
 
 async def page(
@@ -46,10 +49,11 @@ async def page(
     limit: int,
     before_ms: int,
     held: Iterable[Job] = (),
-) -> tuple[list[Job], bool]:
-    """A page of jobs, newest first, and whether there are more; with those held for others.
+) -> tuple[list[Job], bool, tuple[str, ...]]:
+    """A page of jobs, newest first, with those held for others; whether there are more.
 
-    Guests that go on come along; those that have ended are their homes' to tell.
+    Guests that go on come along; those that have ended are their homes' to tell. At last the ids
+    of those that cannot be read.
     """
     found = [
         job
@@ -57,16 +61,18 @@ async def page(
         if _matches(job, matching) and (not before_ms or job.submitted_ms < before_ms)
     ]
     jobs = [job for job in found if not job.is_guest]
+    damaged: tuple[str, ...] = ()
     if len(jobs) <= limit:
         before = (before_ms, "") if before_ms else None
         own = msgspec.structs.replace(matching, id_digits=ID_DIGITS)
         rows = await store.jobs(own, limit=limit + 1, before=before)
-        jobs += [job_of(row) for row in rows if row.is_finished and row.id not in coordinator.jobs]
+        past, damaged = jobs_of(row for row in rows if row.id not in coordinator.jobs)
+        jobs += [job for job in past if job.has_ended]
     known = {job.spec.id for job in jobs}
     jobs += [job for job in held if job.spec.id not in known and _matches(job, matching)]
     guests = [job for job in found if job.is_guest and not job.has_ended]
     shown = [*sorted(jobs, key=_age)[:limit], *sorted(guests, key=_age)[:limit]]
-    return sorted(shown, key=_age), len(jobs) > limit
+    return sorted(shown, key=_age), len(jobs) + len(damaged) > limit, damaged
 
 
 def _age(job: Job) -> tuple[int, JobId]:

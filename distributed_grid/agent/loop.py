@@ -7,7 +7,7 @@ Invariant: whatever happens passes through the kernel, and is carried out whole.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -28,12 +28,12 @@ from distributed_grid.agent.mesh_desk import MeshDesk
 from distributed_grid.agent.mesh_metrics import mesh_lines
 from distributed_grid.agent.metrics import metrics_text
 from distributed_grid.agent.pace import Rest
-from distributed_grid.agent.records import held_by, job_of
+from distributed_grid.agent.records import held_by, jobs_of
 from distributed_grid.agent.recovery import Recovery
 from distributed_grid.agent.sharing import NOWHERE, Sharing, Surroundings
 from distributed_grid.agent.submitting import Submitting
 from distributed_grid.agent.tails import TailKeeper
-from distributed_grid.agent.tidying import Remembered, remove_output
+from distributed_grid.agent.tidying import Remembered, remove_output, troubles_of
 from distributed_grid.agent.watchers import Watchers
 from distributed_grid.edges.runner import Report, Runner
 from distributed_grid.edges.store import ForgetFinished, JobFilter, SetMeta, Store, StoreError
@@ -134,6 +134,7 @@ class Agent:
         self._clock_ms = clock_ms
         self._going = asyncio.Event()
         self._recovery = self._ways_back(mesh)
+        self.troubles: tuple[str, ...] = ()  # Of the start.
 
     def _ways_back(self, mesh: MeshSide | None) -> Recovery:
         """What is done at a start, and after a step that broke off."""
@@ -164,6 +165,7 @@ class Agent:
             take_in=hands.take_in,
             carry_out=hands.carry_out,
         )
+        across.history = self._history
         across.is_disk_full = lambda: hands.trouble is not None or not self.store.has_room()
         across.read_held = partial(held_by, self.store)
         hands.to_peer = across.send
@@ -180,16 +182,28 @@ class Agent:
         self.watchers.epoch = int(remembered.meta.get(EPOCH, b"0")) + 1
         with contextlib.suppress(StoreError):  # A full disk is told to those who submit.
             await self.store.commit([SetMeta(EPOCH, b"%d" % self.watchers.epoch)])
+        is_new = EPOCH not in remembered.meta
         if self._mesh is not None:
             self._mesh.restore(remembered.meta)
         await self._recovery.restore(remembered)
+        self.troubles = troubles_of(
+            self.place.paths.output_root,
+            self._recovery.aside,
+            is_new=is_new,
+            now_ms=self._clock_ms(),
+        )
+
+    async def _history(self, wanted: Sequence[JobId]) -> list[Job]:
+        """Jobs that are over and have left the memory."""
+        rows = await self.store.jobs(JobFilter(ids=tuple(wanted), is_finished=True))
+        return jobs_of(rows)[0]
 
     async def run(self) -> None:
         """Until somebody says `down`, or the keeper is gone."""
         if self.node.hello is None:
             await self.meet()
         latest = await self.store.jobs(JobFilter(is_finished=True), limit=LATEST)
-        self.log_files.changed(job_of(row) for row in latest)
+        self.log_files.changed(jobs_of(latest)[0])
         async with asyncio.TaskGroup() as tasks:
             self._hands.run_in(tasks)
             listening = tasks.create_task(self._listen())
@@ -307,7 +321,7 @@ class Agent:
         while True:
             await rest(TICK_S)
             await self._hands.step(Tick(now_ms=self._clock_ms()))
-            if self._hands.trouble is not None:
+            if self._hands.trouble is not None or not self.store.has_room():
                 await self._try_store()
             ticks += 1
             if ticks % TIDY_TICKS == 0 and self._hands.trouble is None:
@@ -315,9 +329,11 @@ class Agent:
 
     async def _try_store(self) -> None:
         """Whether the store can write again."""
-        with contextlib.suppress(StoreError):
+        try:
             await self.store.commit([SetMeta("tried_ms", str(self._clock_ms()).encode())])
             self._hands.trouble = None
+        except StoreError as error:
+            self._hands.trouble = error
 
     async def _tidy(self, turn: int) -> None:
         """Forget the oldest finished jobs, and their output with them."""
@@ -344,10 +360,11 @@ class Agent:
             if across is not None
             else ()
         )
-        found, more = await listing.page(
+        found, more, damaged = await listing.page(
             coordinator, self.store, matching=matching, limit=limit, before_ms=before_ms, held=held
         )
-        return Jobs(jobs=tuple(self._view(job, with_story=False) for job in found), more=more)
+        views = tuple(self._view(job, with_story=False) for job in found)
+        return Jobs(jobs=views, more=more, damaged=damaged)
 
     async def job(self, word: str) -> JobView:
         """One job, whole."""
@@ -464,6 +481,7 @@ class Agent:
     async def status(self) -> NodeStatus:
         """This node."""
         free, coordinator = self.node.ledger.free(), self.node.coordinator
+        trouble = self._hands.trouble
         running = sum(1 for job in coordinator.jobs.values() if job.state == "running")
         return msgspec.structs.replace(
             self.place.status,
@@ -474,6 +492,7 @@ class Agent:
             gpus_free_milli=sum(gpu.share_milli for gpu in free.gpus),
             jobs_waiting=coordinator.unfinished - running,
             jobs_running=running,
+            troubles=(*self.troubles, *([str(trouble)] if trouble is not None else [])),
         )
 
     def events(self, *, after: EventPlace, follow: bool = True) -> AsyncIterator[Event]:

@@ -3,6 +3,8 @@
 Lives here: records to bytes and back. Never here: when to write them (`carrying`).
 """
 
+from collections.abc import Iterable
+
 import msgspec
 
 from distributed_grid.edges.store import (
@@ -19,11 +21,13 @@ from distributed_grid.edges.store import (
     StoreError,
     Write,
 )
+from distributed_grid.errors import NotFound, shown
 from distributed_grid.kernel.jobs import Job
 from distributed_grid.kernel.node import Node
 from distributed_grid.kernel.ready import Ready
-from distributed_grid.model.ids import JobId
+from distributed_grid.model.ids import ID_DIGITS, JobId
 from distributed_grid.model.lease import Lease
+from distributed_grid.wire.mesh import JUNK
 
 _encoder = msgspec.msgpack.Encoder()
 _job_decoder = msgspec.msgpack.Decoder(Job)
@@ -70,13 +74,36 @@ def job_row(job: Job) -> JobRow:
         user=job.spec.user,
         submitted_ms=job.submitted_ms,
         # Else a start would know nothing of it, and its home would have it run again.
-        is_finished=job.has_ended and not job.is_untold,
+        is_finished=job.is_finished,
     )
 
 
 def job_of(row: JobRow) -> Job:
-    """A row as a job."""
-    return _job_decoder.decode(row.record)
+    """A row as a job. Raises one of JUNK if it is damaged, or was edited by hand."""
+    job = _job_decoder.decode(row.record)
+    if job.spec.id != row.id:
+        raise msgspec.ValidationError("the record of another job")
+    return job
+
+
+def jobs_of(rows: Iterable[JobRow]) -> tuple[list[Job], tuple[str, ...]]:
+    """Rows as jobs; and the ids of those that cannot be read, which spoil nothing else."""
+    jobs, damaged = list[Job](), list[str]()
+    for row in rows:
+        try:
+            jobs.append(job_of(row))
+        except JUNK:
+            damaged.append(row.id[:ID_DIGITS])
+    return jobs, tuple(damaged)
+
+
+class Unreadable(NotFound):
+    """A job is in the store, and what is written there cannot be read."""
+
+    def __init__(self, job: str) -> None:
+        super().__init__("job", job)
+        self.message = f"the record of job {shown(job)} is damaged and cannot be read"
+        self.remedy = "Put back a copy of grid.db; all other jobs are as before"
 
 
 def lease_of(record: bytes) -> Lease:

@@ -24,6 +24,7 @@ from distributed_grid.edges.store import (
     StoreError,
     Write,
 )
+from distributed_grid.kernel.across.restoring import is_loaded
 from distributed_grid.kernel.jobs import Job
 from distributed_grid.kernel.node import Met, Node, View
 from distributed_grid.kernel.ready import Happened, Ready
@@ -119,10 +120,11 @@ class Recovery:
     def _read(self, remembered: Remembered) -> tuple[list[Job], dict[str, Lease]]:
         jobs: list[Job] = []
         leases: dict[str, Lease] = {}
-        for row in remembered.jobs:
+        for row in (*remembered.jobs, *remembered.latest):
             if ("job", row.id) not in self.aside:
                 with self._unless_unusable(), about("job", row.id):
                     jobs.append(job_of(row))
+        jobs = [job for job in jobs if is_loaded(job, self._clock_ms())]
         for lease, record in remembered.leases.items():
             with self._unless_unusable(), about("lease", lease):
                 leases[lease] = lease_of(record)

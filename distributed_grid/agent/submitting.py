@@ -16,7 +16,7 @@ from distributed_grid.agent.across import AcrossSide
 from distributed_grid.agent.carrying import Carrying
 from distributed_grid.agent.luggage import Luggage
 from distributed_grid.agent.named_nodes import meant
-from distributed_grid.agent.records import job_of
+from distributed_grid.agent.records import Unreadable, jobs_of
 from distributed_grid.edges.store import Store, StoreError
 from distributed_grid.errors import NeverFits, TooFewCopies
 from distributed_grid.kernel.across.guarding import read
@@ -150,8 +150,11 @@ class Submitting:
         while left := wanted - self._node.coordinator.jobs.keys() - abroad - unknown:
             for job in sorted(left):
                 if row := await self._store.job(job):
+                    found, damaged = jobs_of([row])
+                    if damaged:
+                        raise Unreadable(job)
                     await self._hands.door.opened()
-                    recall(self._node.coordinator, job_of(row))
+                    recall(self._node.coordinator, found[0])
                 else:
                     (abroad if await self.is_abroad(job) else unknown).add(job)
         return frozenset(abroad)

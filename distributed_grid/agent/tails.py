@@ -16,7 +16,7 @@ import msgspec
 from distributed_grid.agent.kept_output import Away, KeptOutput
 from distributed_grid.agent.logs import output_name, read_tail
 from distributed_grid.agent.questions import Asker
-from distributed_grid.agent.records import job_of
+from distributed_grid.agent.records import jobs_of
 from distributed_grid.agent.remote import Remote
 from distributed_grid.edges.store import JobFilter, Store
 from distributed_grid.errors import BadValue, GridError
@@ -139,8 +139,8 @@ class TailKeeper:
     async def _recall(self) -> None:
         """Those that ended shortly before this agent started."""
         rows = await self._store.jobs(JobFilter(is_finished=True), limit=RECALLED_MAX)
-        for at, row in enumerate(rows):
-            self._want(job_of(row))
+        for at, job in enumerate(jobs_of(rows)[0]):
+            self._want(job)
             if at % SLICE == 0:
                 await asyncio.sleep(0)
 
@@ -234,7 +234,7 @@ class TailAnswers:
         """A guest by its lease, or a job of this node by its id."""
         job = self._node.coordinator.jobs.get(JobId(called))
         if job is None and (row := await self._store.job(called)):
-            job = job_of(row)
+            job = next(iter(jobs_of([row])[0]), None)
         return job
 
     def _is_theirs(self, asker: Asker, job: Job) -> bool:

@@ -8,12 +8,16 @@ is not goes in the end, however many others there are.
 import asyncio
 import os
 import shutil
-from collections.abc import Container
+from collections.abc import Collection, Container
+from datetime import UTC, datetime
+from pathlib import Path
 
 from distributed_grid.edges.store import Store
 from distributed_grid.kernel.node import Node
-from distributed_grid.model.ids import JobId
+from distributed_grid.model.ids import ID_DIGITS, JobId
 
+BEFORE = "-before-"  # In the name of a directory of output that was put elsewhere.
+NAMED_MAX = 10  # Of damaged records.
 FOLDERS_MAX = 10_000  # In one go; the next one finds the rest.
 
 
@@ -35,6 +39,33 @@ class Remembered:
         record = across.guarding.find(job_id) if across is not None else None
         is_held = record is not None and not record.is_summary
         return is_held or job_id in self._node.coordinator.jobs or job in self._folders
+
+
+def troubles_of(
+    root: str, aside: Collection[tuple[str, str]], *, is_new: bool, now_ms: int
+) -> tuple[str, ...]:
+    """What a start finds that nobody should overlook, in sentences; `is_new`: the store is.
+
+    Output of jobs that a new store does not know would be removed soon: it is put elsewhere.
+    """
+    here = Path(root)
+    if is_new and any(here.iterdir()):
+        at = datetime.fromtimestamp(now_ms / 1_000, UTC)
+        here.rename(f"{root}{BEFORE}{at:%Y%m%d-%H%M%S}")
+        here.mkdir(0o700)
+    told = [
+        f"grid.db was new or empty, and there was output of {sum(1 for _ in one.iterdir())} jobs: "
+        f"it is in {one}. To have these jobs again put back a copy of grid.db while the agent is "
+        "down, and rename that directory; else remove it. Was this node in a mesh, join it again"
+        for one in sorted(here.parent.glob(f"{here.name}{BEFORE}*"))
+    ]
+    if aside:
+        some = ", ".join(f"{kind} {name[:ID_DIGITS]}" for kind, name in sorted(aside)[:NAMED_MAX])
+        told.append(
+            f"{len(aside)} damaged rows of grid.db are left out: {some}. Put back a copy of grid.db "
+            "while the agent is down; all others are as before"
+        )
+    return tuple(told)
 
 
 async def remove_output(root: str, known: Container[str], store: Store, *, turn: int = 0) -> int:

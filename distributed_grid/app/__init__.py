@@ -132,6 +132,8 @@ async def _run(home: Home, loaded: Loaded, at_step: Callable[[str], None]) -> No
     try:
         agent = _agent(home, loaded, store, runner, at_step, clock=clock)
         await agent.restore()
+        for trouble in agent.troubles:
+            sys.stderr.write(f"grid: {trouble}\n")
         for newest in await store.jobs(limit=1):
             clock.not_before(newest.submitted_ms)
         for name in (signal.SIGTERM, signal.SIGINT):

@@ -4,6 +4,7 @@ Lives here: questions about this machine, and what to do about the answers. Neve
 Invariant: looking changes nothing but a temporary file in the data directory, which is removed.
 """
 
+import errno
 import os
 import shutil
 import stat
@@ -32,6 +33,7 @@ DISK_BYTES_LOW: Final = bytesize.GIB
 ADMINS_MIN: Final = 2  # With one, the day it breaks is the last on which anybody is let in.
 EXPIRY_MS_NEAR: Final = 14 * DAY_MS  # Renewed from thirty days on: by then it should have been.
 PYTHON_MIN: Final = (3, 11)
+REMOUNT: Final = "See why (dmesg: a disk with errors?), and make it writable: mount -o remount,rw"
 RUNTIME_S_MAX: Final = 10  # For `podman info`; the first one after a boot makes its directories.
 
 
@@ -51,6 +53,7 @@ def examine(places: Home) -> list[Finding]:
     questions: list[tuple[str, Callable[[], Finding]]] = [
         ("python", _python),
         ("data directory", lambda: _data_directory(home)),
+        ("user", _user),
         ("disk space", lambda: _disk_space(home)),
         ("fsync", lambda: _fsync(home)),
         ("agent", lambda: _agent(places)),
@@ -90,6 +93,9 @@ def _data_directory(home: Path) -> Finding:
         remedy = f"Make {place} writable, or set GRID_HOME to a directory that is"
         detail = f"{home} cannot be made"
         return Finding(what=what, state="missing", detail=detail, remedy=remedy, is_needed=True)
+    if _is_read_only(home):
+        detail = f"{home} is on a file system that is read-only"
+        return Finding(what=what, state="missing", detail=detail, remedy=REMOUNT, is_needed=True)
     if not os.access(home, os.W_OK | os.X_OK):
         remedy = (
             f"chown it to yourself, or set GRID_HOME: now it belongs to uid {home.stat().st_uid}"
@@ -101,6 +107,26 @@ def _data_directory(home: Path) -> Finding:
         detail, remedy = f"{home} has mode {mode:04o}: others can look in", f"chmod 700 {home}"
         return Finding(what=what, state="warn", detail=detail, remedy=remedy, is_needed=True)
     return Finding(what=what, state="ok", detail=f"{home}, mode {mode:04o}", is_needed=True)
+
+
+def _is_read_only(home: Path) -> bool:
+    """By trying: a file system that became so after an error does not always say it."""
+    try:
+        with tempfile.TemporaryFile(dir=home):
+            return False
+    except OSError as error:
+        return error.errno == errno.EROFS
+
+
+def _user() -> Finding:
+    if os.geteuid():
+        return Finding(what="user", state="ok", detail=f"uid {os.geteuid()}")
+    return Finding(
+        what="user",
+        state="warn",
+        detail="root: what a job starts can leave its control group, and outlive the job",
+        remedy="Run grid up as an ordinary user",
+    )
 
 
 def _disk_space(home: Path) -> Finding:
@@ -145,6 +171,10 @@ def _agent(places: Home) -> Finding:
             return Finding(what="agent", state="warn", detail=error.message, remedy=error.remedy)
     limits = ", ".join(f"{what} by {how}" for what, how in sorted(status.limits.items()))
     detail = f"{status.name}, pid {status.pid}, Grid {status.version}; limits: {limits or 'none'}"
+    if status.troubles:
+        return Finding(
+            what="agent", state="warn", detail=detail, remedy=" / ".join(status.troubles)
+        )
     return Finding(what="agent", state="ok", detail=detail)
 
 

@@ -127,6 +127,9 @@ def _queue_row(entry: QueueEntry) -> list[str]:
 
 
 def _show(page: Jobs, *, as_json: bool) -> None:
+    if page.damaged:
+        names = ", ".join(text.printable(job) for job in page.damaged)
+        click.echo(f"grid: damaged records are left out: {names}; try: grid doctor", err=True)
     if as_json:
         print_json(page.jobs)
         return

@@ -98,6 +98,7 @@ def _show(status: NodeStatus) -> None:
             ("jobs", f"{status.jobs_running} running, {status.jobs_waiting} waiting"),
             ("limits", limits),
             ("pretended", ", ".join(status.pretended)),
+            *(("trouble", trouble) for trouble in status.troubles),
         ]
     )
 

@@ -145,6 +145,8 @@ def _begin(
     else:
         line = f"{status.name} is up: data in {home.data}, socket {home.socket}"
         click.echo(line, err=not is_data)
+        for trouble in status.troubles:
+            click.echo(f"grid: {trouble}", err=True)
         if joined is not None:
             tell_joined(joined, is_data=is_data)
     return keeper

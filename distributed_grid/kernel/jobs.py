@@ -252,6 +252,11 @@ class Job(msgspec.Struct, kw_only=True):
         return self.is_guest and self.confirmed < len(self.ends)
 
     @property
+    def is_finished(self) -> bool:
+        """Whether nothing more is to be done for it: a start need not know it."""
+        return self.has_ended and not self.is_untold
+
+    @property
     def live_attempts(self) -> list[Attempt]:
         """Those that hold a lease."""
         return [attempt for attempt in self.attempts if attempt.state in ("granted", "running")]

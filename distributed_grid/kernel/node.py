@@ -136,6 +136,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     peer: NodeId
     message: JobMessage
     more: tuple[tuple[NodeId, JobMessage], ...] = ()
+    recalled: tuple[Job, ...] = ()  # What the disk has of jobs that are `forgotten` here.
 
 
 class Requeue(msgspec.Struct, frozen=True, kw_only=True):
@@ -399,6 +400,7 @@ class Node:
             case View(now_ms=now_ms, peers=peers, own=own):
                 self.across.see(peers, own, now_ms, ready)
             case Told(now_ms=now_ms, peer=peer, message=message, more=more):
+                self.across.guarding.recall(event.recalled, now_ms)
                 for other, word in ((peer, message), *more):
                     self.across.told(other, word, now_ms, ready)
             case Beat(now_ms=now_ms):

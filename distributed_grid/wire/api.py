@@ -165,6 +165,7 @@ class Jobs(msgspec.Struct, frozen=True, kw_only=True):
     jobs: Most[JobView]
     more: bool = False
     missing: Most[Name] = ()  # Names of nodes that did not answer in time.
+    damaged: Most[Name] = ()  # Ids of jobs of this node whose records cannot be read.
 
 
 class WaitMany(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -214,6 +215,7 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
     jobs_running: Count
     limits: Table[Name, Name] = {}
     pretended: Most[Name] = ()
+    troubles: Most[Story] = ()  # What its owner should look at, with what to do about it.
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from distributed_grid.errors import GridError
 from distributed_grid.wire.api import Problem
 
 OK: Final = 200
-STATUS_OF_ERROR: Final = {"Overloaded": 503, "StoreFull": 507}
+STATUS_OF_ERROR: Final = {"Overloaded": 503, "StoreFull": 507, "StoreReadOnly": 507}
 STATUS_OF_EXIT_CODE: Final = {2: 400, 3: 404, 4: 503, 5: 403}
 
 

@@ -170,6 +170,8 @@ def test_finished_jobs_are_listed_but_not_loaded_and_the_oldest_are_forgotten(op
         (JobFilter(id_prefix="f"), []),
         (JobFilter(id_digits=64), [4, 3, 2, 1]),
         (JobFilter(id_digits=32), []),
+        (JobFilter(ids=(f"{2:064x}", "f" * 64)), [2]),
+        (JobFilter(ids=()), []),
     ],
 )
 def test_jobs_are_filtered_newest_first(open_store, matching, numbers):

@@ -57,6 +57,12 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("a dead home's records are dropped", "across.guarding:Guarding.view",
            "self._meeting.watch(job, now_ms)", "self.shelf.forget(job, ready)", "submitter killed",
            "was acknowledged with"),
+    Mutant("a start knows nothing of what has just ended", "across.restoring:is_loaded",
+           "return not job.is_finished or now_ms - (job.ended_ms or 0) <= FRESH_MS",
+           "return not job.is_finished", "after what ended unheard", "not copied"),
+    Mutant("a home denies its job that ended long ago", "across.guarding:Guarding.recall",
+           "self.shelf.remember(record_of(job, Fence(epoch, job.seq)), now_ms, None)", "pass",
+           "after what ended long ago", "not ended"),
     # Taking over
     Mutant("nobody takes over", "across.guarding:Guarding.view",
            "self._meeting.watch(job, now_ms)", "pass", "submitter killed", ""),

@@ -14,6 +14,7 @@ from distributed_grid.errors import GridError
 from distributed_grid.model.bounds import Body, Count, Moment, Name
 
 EVENTS_KEPT: Final = 10_000  # A busy day of one node, some 2 MB; older ones make room.
+LATEST: Final = 1_000  # Finished jobs that a start looks at.
 JOBS_READ_MAX: Final = 10_000  # Of one question; more comes with `before`.
 
 
@@ -108,6 +109,7 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     states: tuple[str, ...] | None = None
     name: str | None = None
     user: str | None = None
+    ids: tuple[str, ...] | None = None  # These.
     id_prefix: str | None = None
     id_digits: int | None = None  # Jobs have longer ids than guests have.
     is_finished: bool | None = None
@@ -125,6 +127,7 @@ class Remembered(msgspec.Struct, frozen=True, kw_only=True):
     """What an agent needs at its start."""
 
     jobs: tuple[JobRow, ...]  # Unfinished, the oldest first.
+    latest: tuple[JobRow, ...] = ()  # Finished, the LATEST of them: others may not know it yet.
     leases: dict[str, bytes]
     meta: dict[str, bytes]
     last_event: int  # The number of the newest event; 0: none.
@@ -203,6 +206,18 @@ class StoreFull(StoreError):
             file,
             "the disk is full; nothing was written",
             remedy="Make space on that file system; the next write is tried as usual",
+        )
+
+
+class StoreReadOnly(StoreError):
+    """The file system became read-only."""
+
+    def __init__(self, file: str) -> None:
+        super().__init__(
+            file,
+            "its file system is read-only; nothing was written",
+            remedy="See why (dmesg: a disk with errors?), and make it writable (mount -o "
+            "remount,rw); the next write is tried as usual",
         )
 
 

@@ -15,6 +15,7 @@ from distributed_grid.edges.store import (
     EVENTS_KEPT,
     EVERY_JOB,
     JOBS_READ_MAX,
+    LATEST,
     STORE_ID,
     AddEvent,
     DropHeld,
@@ -133,9 +134,11 @@ class MemoryStore:
     async def load_all(self) -> Remembered:
         """What an agent needs at its start."""
         shelves = self._open()
-        unfinished = [job for job in reversed(shelves.read_jobs()) if not job.is_finished]
+        jobs = shelves.read_jobs()
+        unfinished = [job for job in reversed(jobs) if not job.is_finished]
         return Remembered(
             jobs=tuple(unfinished),
+            latest=tuple([job for job in jobs if job.is_finished][:LATEST]),
             leases=dict(shelves.leases),
             meta=dict(shelves.meta),
             last_event=max(shelves.events, default=0),
@@ -184,6 +187,7 @@ def _matches(job: JobRow, matching: JobFilter) -> bool:
         (matching.states is None or job.state in matching.states)
         and (matching.name is None or job.name == matching.name)
         and (matching.user is None or job.user == matching.user)
+        and (matching.ids is None or job.id in matching.ids)
         and (matching.id_prefix is None or job.id.startswith(matching.id_prefix))
         and (matching.id_digits is None or len(job.id) == matching.id_digits)
         and (matching.is_finished is None or job.is_finished == matching.is_finished)

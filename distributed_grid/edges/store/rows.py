@@ -11,6 +11,7 @@ import msgspec
 
 from distributed_grid.edges.store import (
     EVENTS_KEPT,
+    LATEST,
     STORE_ID,
     AddEvent,
     DropHeld,
@@ -106,10 +107,14 @@ def load_all(connection: sqlite3.Connection) -> Remembered:
         (last_event,) = connection.execute("SELECT max(number) FROM events").fetchone()
         return Remembered(
             jobs=tuple(map(_job_row, unfinished)),
-            leases=dict(connection.execute("SELECT id, record FROM leases")),
-            meta=dict(connection.execute("SELECT key, value FROM meta")),
+            latest=tuple(jobs(connection, JobFilter(is_finished=True), LATEST, None)),
+            leases=_by_name(connection.execute("SELECT id, record FROM leases")),
+            meta=_by_name(connection.execute("SELECT key, value FROM meta")),
             last_event=last_event or 0,
-            held=dict(connection.execute("SELECT id, sender FROM held")),
+            held={
+                str(job): str(sender or "")
+                for job, sender in connection.execute("SELECT id, sender FROM held")
+            },
         )
     finally:
         if connection.in_transaction:  # An error may have ended it.
@@ -119,7 +124,7 @@ def load_all(connection: sqlite3.Connection) -> Remembered:
 def held(connection: sqlite3.Connection, job_id: str) -> bytes | None:
     """A record that is kept for another node."""
     found = connection.execute("SELECT record FROM held WHERE id = ?", (job_id,)).fetchone()
-    return None if found is None else bytes(found[0])
+    return None if found is None else _bytes(found[0])
 
 
 def job(connection: sqlite3.Connection, job_id: str) -> JobRow | None:
@@ -137,9 +142,10 @@ def jobs(
 ) -> list[JobRow]:
     """Jobs, the newest first."""
     conditions, values = ["1"], list[Any]()
-    if matching.states is not None:
-        conditions.append(f"state IN ({', '.join('?' * len(matching.states))})")
-        values += matching.states
+    for column, some in (("state", matching.states), ("id", matching.ids)):
+        if some is not None:
+            conditions.append(f"{column} IN ({', '.join('?' * len(some))})")
+            values += some
     if matching.id_prefix is not None:
         conditions.append("id >= ? AND id < ?")
         values += (matching.id_prefix, matching.id_prefix + _LAST)
@@ -168,14 +174,23 @@ def events(connection: sqlite3.Connection, since_excluded: int, limit: int) -> l
     return [Event(*row) for row in connection.execute(query, (since_excluded, limit))]
 
 
+def _by_name(rows: Iterable[tuple[Any, Any]]) -> dict[str, bytes]:
+    return {str(name): _bytes(record) for name, record in rows}
+
+
+def _bytes(value: Any) -> bytes:
+    """What somebody wrote there who is no Grid is no record: empty, it fails where it is read."""
+    return value if isinstance(value, bytes) else b""
+
+
 def _job_row(row: tuple[Any, ...]) -> JobRow:
     job_id, record, state, name, user, submitted_ms, is_finished = row
     return JobRow(
-        id=job_id,
-        record=record,
-        state=state,
-        name=name,
-        user=user,
-        submitted_ms=submitted_ms,
+        id=str(job_id),
+        record=_bytes(record),
+        state=str(state),
+        name=str(name),
+        user=str(user),
+        submitted_ms=submitted_ms if isinstance(submitted_ms, int) else 0,
         is_finished=bool(is_finished),
     )

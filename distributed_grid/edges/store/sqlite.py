@@ -12,6 +12,7 @@ are slow, or others watch whether this agent answers, the thread writes and the 
 
 import asyncio
 import contextlib
+import errno
 import os
 import sqlite3
 import threading
@@ -33,6 +34,7 @@ from distributed_grid.edges.store import (
     StoreClosed,
     StoreError,
     StoreFull,
+    StoreReadOnly,
     StoreUnusable,
     Write,
     rows,
@@ -274,12 +276,18 @@ def _check(connection: sqlite3.Connection, file: str) -> None:
 
 
 def _connected(file: str) -> sqlite3.Connection:
-    return sqlite3.connect(file, timeout=BUSY_S_MAX, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(
+        file, timeout=BUSY_S_MAX, isolation_level=None, check_same_thread=False
+    )
+    connection.text_factory = lambda text: text.decode(errors="replace")  # A damaged one, too.
+    return connection
 
 
 def _meaning(file: str, error: sqlite3.Error) -> StoreError:
     """What an error of SQLite means to a person."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # Without the extended part.
+    if _is_read_only(file):
+        return StoreReadOnly(file)  # Whatever SQLite makes of it.
     if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _is_full(file)):
         return StoreFull(file)
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
@@ -289,10 +297,19 @@ def _meaning(file: str, error: sqlite3.Error) -> StoreError:
     return StoreUnusable(file, f"cannot be read or written: {error}")
 
 
+def _is_read_only(file: str) -> bool:
+    """By trying: a file system that became so after an error does not always say it."""
+    try:
+        os.utime(file)
+    except OSError as error:
+        return error.errno == errno.EROFS
+    return False
+
+
 def _is_full(file: str) -> bool:
     return _free_bytes(file) < NO_SPACE_BYTES
 
 
 def _free_bytes(file: str) -> int:
     found = os.statvfs(file)  # Asked for every few messages of others.
-    return found.f_bavail * found.f_frsize
+    return 0 if found.f_flag & os.ST_RDONLY else found.f_bavail * found.f_frsize

@@ -15,6 +15,7 @@ from distributed_grid.kernel.across.meeting import Consequences, Meeting
 from distributed_grid.kernel.across.peers import Peer, Peers
 from distributed_grid.kernel.across.record import JobRecord, has_ended
 from distributed_grid.kernel.across.record_bytes import decode, encode, is_readable, may_join
+from distributed_grid.kernel.across.record_writing import record_of
 from distributed_grid.kernel.across.restoring import restore
 from distributed_grid.kernel.across.returning import Outcome, inquire
 from distributed_grid.kernel.across.rights import is_keeper, may_ask, may_tell
@@ -224,6 +225,14 @@ class Guarding:
         """How a job ended of which this node holds no copy."""
         if not self._refusal(record):
             self.shelf.remember(record, now_ms, ready)
+
+    def recall(self, jobs: Iterable[Job], now_ms: int) -> None:
+        """Know again how jobs of this node ended that had left the memory, as the disk has them."""
+        for job in jobs:
+            epoch = job.epoch if job.epoch.node else Epoch(1, self.me)  # It joined a mesh later.
+            is_ours = epoch.node == self.me and not job.is_guest
+            if is_ours and job.has_ended and self.find(job.spec.id) is None:
+                self.shelf.remember(record_of(job, Fence(epoch, job.seq)), now_ms, None)
 
     # What others say
 

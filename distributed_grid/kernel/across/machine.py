@@ -42,6 +42,7 @@ from distributed_grid.model.job import JobSpec
 from distributed_grid.model.lease import Lease
 from distributed_grid.model.node import NodeRecord
 from distributed_grid.wire.across import (
+    INQUIRED_MAX,
     Begun,
     Confirmed,
     Copied,
@@ -280,6 +281,23 @@ class Across:
             self.away.died(before[node], now_ms, ready)
         for node in came:
             self.away.came_back(peers[node], now_ms, ready)
+
+    def forgotten(self, message: JobMessage) -> tuple[JobId, ...]:
+        """What it is about that nobody here remembers: the disk may know jobs that ended long ago.
+
+        Else it would be news, or the home would deny its own job, and others would run it again.
+        """
+        match message:
+            case Inquiry(jobs=jobs):
+                named = jobs[:INQUIRED_MAX]
+            case Begun(job=job) | Report(job=job):
+                named = (job,)
+            case Copy(record=body):
+                record = read(body)
+                named = (record.job,) if record is not None and record.home == self.me else ()
+            case _:
+                return ()
+        return tuple(job for job in named if self.guarding.find(job) is None)
 
     def told(self, node: NodeId, message: JobMessage, now_ms: int, ready: Ready) -> None:
         """Another member says something about jobs."""

@@ -24,6 +24,11 @@ from distributed_grid.wire.mesh import JUNK
 FRESH_MS: Final = 600_000  # What ended within the last minutes may not have been told to all.
 
 
+def is_loaded(job: Job, now_ms: int) -> bool:
+    """Whether a start is to know a job: it goes on, or not everybody may know yet how it ended."""
+    return not job.is_finished or now_ms - (job.ended_ms or 0) <= FRESH_MS
+
+
 def restore(
     meeting: Meeting,
     jobs: Iterable[Job],

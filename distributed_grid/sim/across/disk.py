@@ -3,14 +3,16 @@
 Lives here: transactions on jobs, leases, the rest by name, and records held for others. Never here:
 when a sync is over (`machine`), when something is lost (`faults`).
 Invariant: a batch is there whole or not at all once the disk is opened again, as the product's
-store promises (SQLite, one transaction a batch).
+store promises (SQLite, one transaction a batch). A start loads what an agent loads, and no more.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
 from distributed_grid.kernel.across.register_voter import STORE, Store
+from distributed_grid.kernel.across.restoring import is_loaded
 from distributed_grid.kernel.jobs import Job
 from distributed_grid.kernel.node import Node
 from distributed_grid.kernel.ready import Ready
@@ -122,10 +124,21 @@ class Disk:
     def restore(self, node: Node, now_ms: int) -> None:
         """What a new agent begins with."""
         leases = {lease: _lease(data) for lease, data in self.leases.items()}
-        jobs = [_job(data) for data in self.jobs.values()]
+        jobs = [job for job in map(_job, self.jobs.values()) if is_loaded(job, now_ms)]
         held = {JobId(job): NodeId("") for job in self.held}
         away_ms = max(0, now_ms - self._saved_ms) if self._saved_ms else 0
         node.restore(jobs, leases, dict(self.meta), held=held, now_ms=now_ms, away_ms=away_ms)
+
+    def history(self, wanted: Iterable[JobId]) -> tuple[Job, ...]:
+        """Jobs that are over, as an agent looks them up when it has forgotten them."""
+        found = (_job(self.jobs[job]) for job in wanted if job in self.jobs)
+        return tuple(job for job in found if job.is_finished)
+
+    def forget_finished(self) -> None:
+        """As an agent does with the oldest jobs, now and then."""
+        self._write(
+            [("jobs", job.spec.id, None, "") for job in self.history(map(JobId, self.jobs))]
+        )
 
     # Losing it
 

@@ -8,12 +8,13 @@ save of is told at once, also while an earlier save is under way: that is how ag
 
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal
 
 from distributed_grid.kernel.across.once import Senses
 from distributed_grid.kernel.inventory import Inventory
+from distributed_grid.kernel.jobs import Job
 from distributed_grid.kernel.launching import Paths
 from distributed_grid.kernel.ledger import Ledger
 from distributed_grid.kernel.node import (
@@ -29,8 +30,9 @@ from distributed_grid.kernel.node import (
     View,
 )
 from distributed_grid.kernel.ready import Ready, rests_on_earlier_steps
+from distributed_grid.kernel.restarting import recall
 from distributed_grid.model.bytesize import GIB
-from distributed_grid.model.ids import NodeId
+from distributed_grid.model.ids import JobId, NodeId
 from distributed_grid.model.lending import Terms, Thresholds
 from distributed_grid.sim.across.disk import Change, Disk, changes_of
 from distributed_grid.sim.across.introducing import described
@@ -327,9 +329,19 @@ class Machine:
         self._is_listening = False
 
     def _hear(self, peer: NodeId, message: JobMessage) -> None:
+        recalled: tuple[Job, ...] = ()
         if (across := self.kernel.across) is not None:
             across.find_disk(is_full=self.disk.is_full)
-        self._in_lane("told", lambda: Told(now_ms=self.now_ms(), peer=peer, message=message))
+            recalled = self.disk.history(across.forgotten(message))
+        word = Told(now_ms=self.now_ms(), peer=peer, message=message, recalled=recalled)
+        self._in_lane("told", lambda: word)
+
+    def recall(self, wanted: Iterable[JobId]) -> None:
+        """New jobs come after these: an agent looks up what it has forgotten."""
+        if self.node is not None:
+            known = self.node.coordinator.jobs
+            for job in self.disk.history(job for job in wanted if job not in known):
+                recall(self.node.coordinator, job)
 
     def _in_lane(self, lane: Lane, event: Callable[[], NodeEvent]) -> bool:
         """What waits for the last of its kind to be carried out; whether it need not."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from distributed_grid.errors import GridError
 from distributed_grid.kernel.node import Cancel, Force, Submit
+from distributed_grid.model.ids import JobId
 from distributed_grid.model.job import JobSpec
 from distributed_grid.sim.across.arrivals import Arrival
 from distributed_grid.sim.across.settling import is_stuck
@@ -33,6 +34,7 @@ class Wish:
 
     def __init__(self, arrival: Arrival) -> None:
         self.arrival = arrival
+        self.abroad = frozenset[JobId]()  # What it comes after, and other machines look after.
         self.copies: int | None = None  # As acknowledged; None: it is not.
         self.acknowledged_us = 0
         self.refusal = ""
@@ -98,7 +100,8 @@ class People:
         if wish.copies is not None or wish.refusal or wish.is_given_up:
             return
         machine = self.world.machines[wish.arrival.machine]
-        event = Submit(now_ms=machine.now_ms(), jobs=(wish.spec,))
+        machine.recall(after.job for after in wish.spec.after)
+        event = Submit(now_ms=machine.now_ms(), jobs=(wish.spec,), abroad=wish.abroad)
         life = machine.life
         answered = partial(self._await_copies, wish, machine, self.world.timeline.now_us)
         try:

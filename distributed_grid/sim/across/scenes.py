@@ -110,6 +110,7 @@ def _back_after_the_grace(scene: Scene) -> None:
     scene.skip(2 * GRACE_MS + DAY_MS)
     for other in others:  # Whoever has waited for it so long may forget it now.
         other.crash()
+        other.disk.forget_finished()
         other.start()
     scene.pass_time(10 * SECOND_US)
     scene.skip(DAY_MS)

@@ -57,6 +57,39 @@ def _one_against_four(scene: Scene) -> None:
     scene.until_ended(*jobs, within_us=MINUTE_US)
 
 
+def _after_one_alone(scene: Scene, *, takes_s: int, away_ms: int = 0) -> Wish:
+    """A job ends on a machine that is cut off, whose agent is restarted before anybody hears of it.
+
+    One that comes after it elsewhere goes on once both see each other.
+    """
+    alone, *others = scene.machines
+    heal = scene.part([alone], others)
+    scene.until(lambda: all(scene.thinks_dead(alone, one) for one in others), "a verdict")
+    first = scene.submit("first", at=alone, takes_s=takes_s)
+    scene.until(lambda: state_at(alone, first.spec.id) == "succeeded", "ended", within_us=MINUTE_US)
+    alone.crash()
+    scene.skip(away_ms)
+    heal()
+    second = scene.submit("second", at=others[1], takes_s=1, after=first)
+    scene.pass_time(10 * SECOND_US)
+    alone.start()
+    scene.until_ended(second, within_us=MINUTE_US)
+    if scene.starts(first) != 1:
+        raise Violation("what had ended was started again")
+    return first
+
+
+def _after_what_ended_unheard(scene: Scene) -> None:
+    """It is back a moment later, and tells others what it knows."""
+    first = _after_one_alone(scene, takes_s=3)
+    scene.until(lambda: scene.copies(first) > 1, "copied")
+
+
+def _after_what_ended_long_ago(scene: Scene) -> None:
+    """It is back an hour later, when a start does not load the job any more."""
+    _after_one_alone(scene, takes_s=3, away_ms=3_600_000)
+
+
 def _cancel_unreachable(scene: Scene) -> None:
     """Nobody reaches the executor when its job is cancelled: it ends when it is reached again."""
     home, there, other = scene.machines[0], scene.machines[2], scene.machines[1]
@@ -157,4 +190,6 @@ PARTED: Final[dict[str, Callable[[Scene], None]]] = {
     "submitted again": _submitted_again,
     "ends on one side": _ends_on_one_side,
     "ends differ": _ends_differ,
+    "after what ended unheard": _after_what_ended_unheard,
+    "after what ended long ago": _after_what_ended_long_ago,
 }

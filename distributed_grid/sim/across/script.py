@@ -11,7 +11,7 @@ from distributed_grid.kernel.across.register_sets import members_of
 from distributed_grid.kernel.node import Cancel, Drain, Submit
 from distributed_grid.model.bytesize import GIB
 from distributed_grid.model.ids import JobId
-from distributed_grid.model.job import NOWHERE, JobSpec, Where, Work
+from distributed_grid.model.job import NOWHERE, After, JobSpec, Where, Work
 from distributed_grid.model.resources import Request
 from distributed_grid.sim.across.arrivals import Arrival
 from distributed_grid.sim.across.checker import Violation
@@ -60,6 +60,7 @@ class Scene:
         is_once: bool = False,
         fails_first: int = 0,
         gang: int = 1,
+        after: Wish | None = None,
     ) -> Wish:
         """Somebody asks for a job."""
         spec = JobSpec(
@@ -71,6 +72,7 @@ class Scene:
             avoid=Where(nodes=(avoid.name,)) if avoid else NOWHERE,
             at_most_once=is_once,
             gang=gang,
+            after=(After(job=after.spec.id, when="any"),) if after else (),
             user="ada",
         )
         arrival = Arrival(
@@ -80,6 +82,8 @@ class Scene:
             life=Life(takes_ms=takes_s * 1_000, fails_first=fails_first),
         )
         wish = self.world.wishes[spec.id] = Wish(arrival)
+        if after is not None and after.arrival.machine != at.number:
+            wish.abroad = frozenset({after.spec.id})
         self.world.people.submit(wish)
         return wish
 
