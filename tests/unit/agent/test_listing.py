@@ -64,7 +64,7 @@ def test_guests_that_have_ended_take_no_place_from_jobs(is_in_memory):
             for limit in (3, 4, 10)
         ]
 
-    found = [([job.spec.name for job in page], more) for page, more in asyncio.run(pages())]
+    found = [([job.spec.name for job in page], more) for page, more, _ in asyncio.run(pages())]
 
     assert found == [
         (["sweep", "job 0", "job 1", "job 2"], True),
