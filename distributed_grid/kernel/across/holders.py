@@ -17,6 +17,7 @@ from distributed_grid.kernel.across.record import JobRecord, has_ended
 from distributed_grid.kernel.across.record_bytes import encode
 from distributed_grid.kernel.across.record_writing import record_of
 from distributed_grid.kernel.across.rights import is_keeper
+from distributed_grid.kernel.across.shelf import LARGE_BYTES
 from distributed_grid.kernel.across.verdicts import Verdicts
 from distributed_grid.kernel.jobs import Job
 from distributed_grid.kernel.ready import Ready
@@ -277,10 +278,12 @@ class Holders:
 
     def _is_told(self, own: Own, now_ms: int) -> bool:
         """Whether all members that may hold it know the end, and a disk besides ours if any."""
+        is_heavy = own.job.is_foreign and len(own.body) > LARGE_BYTES  # Who comes back may ask.
         waits = any(node in self._verdicts.peers and not own.is_told(node) for node in own.names)
         # Alone, it is kept for those who may come: as long as nobody else knows it, it can be lost.
-        is_safe = any(own.is_told(node) for node in own.names) or self._is_only(now_ms)
-        return is_safe and not waits
+        is_only = self._is_alone(own, now_ms) if is_heavy else self._is_only(now_ms)
+        is_safe = any(own.is_told(node) for node in own.names) or is_only
+        return is_safe and (is_heavy or not waits)
 
     def _is_only(self, now_ms: int) -> bool:
         """Whether no other member could ever hold a copy, dead or alive."""

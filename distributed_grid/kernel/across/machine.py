@@ -496,6 +496,7 @@ class Across:
         """Re-derive what must be true."""
         self.hosting.check()
         self.guarding.shelf.check()
+        self.once.register.voter.check()
         self.holds.check()
 
 

@@ -6,7 +6,7 @@ Invariant: a node obeys the highest epoch that it has seen of a job; nothing tha
 lost when two become one, and its home learns it.
 """
 
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -27,6 +27,8 @@ from distributed_grid.kernel.ready import Happened, Ready
 from distributed_grid.model.across import Epoch, Fence
 from distributed_grid.model.ids import JobId, NodeId
 from distributed_grid.wire.across import Copy
+
+TAKEN_BYTES_MAX: Final = 64 << 20  # Of large jobs that were taken over: the next one waits.
 
 
 class Consequences(Protocol):
@@ -146,6 +148,9 @@ class Meeting:
         if known is None or not is_readable(known):
             self.take_off(job)  # The disk has lost it, or has it of a newer version that was here.
             return
+        if kept.size > LARGE_BYTES and self._taken_bytes() + kept.size > TAKEN_BYTES_MAX:
+            self.watch(job, now_ms + PATIENCE_MS)
+            return
         epoch = Epoch(known.version.epoch.counter + 1, self.me)
         record = msgspec.structs.replace(known, version=Fence(epoch, 0))
         self.consequences.taken_over(record, now_ms, ready)
@@ -154,6 +159,11 @@ class Meeting:
             return
         fields = {"home": kept.home, "epoch": epoch.counter}
         ready.happened.append(Happened(name="job.taken_over", at_ms=now_ms, job=job, fields=fields))
+
+    def _taken_bytes(self) -> int:
+        """In memory, of large jobs that others had submitted."""
+        taken = (own for own in self.holders.own.values() if own.job.is_foreign)
+        return sum(len(own.body) for own in taken if len(own.body) > LARGE_BYTES)
 
     def take_off(self, job: JobId) -> None:
         """The record is held for its home no longer."""

@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from distributed_grid.kernel.accounts import LIMITS, ByteAccounts, Rank
 from distributed_grid.kernel.across.register_effects import AGAIN_US, Effects, NewStore
 from distributed_grid.kernel.across.register_sets import is_recollected, is_remembered, members_of
 from distributed_grid.model.across import Epoch
@@ -36,7 +37,7 @@ from distributed_grid.wire.register import (
     Written,
 )
 
-JOBS_MAX: Final = 10_000  # Records of 10 kB: a hundred megabytes at most.
+VOTE_BYTES: Final = 1 << 10  # Of the votes on one job, beside its record.
 STORES_MAX: Final = (
     8  # Of one node that are remembered: who loses more disks than that has no luck.
 )
@@ -89,6 +90,8 @@ class Voter:
         # Of others: how many votes the disk had at the first start since they answered last.
         self._floors: dict[NodeId, int] = {}
         self._jobs: dict[JobId, Kept] = {}
+        self._accounts = ByteAccounts(LIMITS["votes"])
+        self._charged: dict[JobId, tuple[NodeId, int]] = {}  # By job: to whom, and how much.
         self._remembered: dict[NodeId, dict[str, int]] = {}
         self.is_new = False  # The store was made in this life: nobody remembers more of it.
         self.answered: set[Member] = set()  # In this life.
@@ -104,7 +107,9 @@ class Voter:
         self._life = self._chance(1 << 62)
         for key, body in saved.items():
             if key.startswith(JOB):
-                self._jobs[JobId(key.removeprefix(JOB))] = _decode_kept(body)
+                job = JobId(key.removeprefix(JOB))
+                self._jobs[job] = _decode_kept(body)
+                self._charge(job, self._jobs[job].promised.node, len(body) + VOTE_BYTES)
             elif key.startswith(REMEMBERED):
                 node = NodeId(key.removeprefix(REMEMBERED))
                 self._remembered[node] = _decode_remembered(body)
@@ -163,6 +168,7 @@ class Voter:
     def forget(self, job: JobId) -> Effects:
         """The job is over, and its summary is kept elsewhere for as long as anybody may ask."""
         self._jobs.pop(job, None)
+        self._charge(job, self.me.node, 0)
         return Effects(save={JOB + job: None})
 
     def hear(self, sender: NodeId, message: RegisterMessage, now_us: int) -> Effects:
@@ -199,7 +205,7 @@ class Voter:
         kept = self._jobs.get(asked.job, Kept())
         is_repeat = (asked.epoch, asked.ask) == (kept.promised, kept.ask)
         is_refused = not is_repeat and asked.epoch <= kept.promised
-        if is_refused or self.me not in members_of(asked.sets) or not self._has_room(asked.job):
+        if is_refused or self.me not in members_of(asked.sets) or not self._has_room(sender, asked):
             refusal = NotPromised(
                 job=asked.job, epoch=asked.epoch, ask=asked.ask, store=self.me.store,
                 promised=kept.promised, written=kept.written,
@@ -210,9 +216,7 @@ class Voter:
             return
         if not is_repeat:
             kept = Kept(asked.epoch, asked.ask, kept.written)
-            self._jobs[asked.job] = kept
-            effects.save[JOB + asked.job] = _encode(kept)
-            self._count_vote(effects)
+            self._keep(asked.job, kept, sender, effects)
         answer = Promised(
             job=asked.job, epoch=asked.epoch, ask=asked.ask, store=self.me.store,
             written=kept.written,
@@ -227,7 +231,7 @@ class Voter:
             if any(member.node == self.me.node for member in members):
                 self._ask(sender, now_us, effects)  # It means a store that is lost: it hears so.
             return
-        if not self._has_room(asked.job):
+        if not self._has_room(sender, asked):
             return
         if version.epoch < kept.promised:
             refusal = NotAccepted(
@@ -241,16 +245,39 @@ class Voter:
         if kept.written is None or version > kept.written.standing.version:
             ask = kept.ask if version.epoch == kept.promised else -1
             kept = Kept(version.epoch, ask, asked.written)
-            self._jobs[asked.job] = kept
-            effects.save[JOB + asked.job] = _encode(kept)
-            self._count_vote(effects)
+            self._keep(asked.job, kept, sender, effects)
         elif version < kept.written.standing.version:
             return  # Late: its writer has moved on.
         answer = Accepted(job=asked.job, ask=asked.ask, version=version, store=self.me.store)
         self._answer(sender, answer, asked.sets, now_us, effects)
 
-    def _has_room(self, job: JobId) -> bool:
-        return job in self._jobs or len(self._jobs) < JOBS_MAX
+    def _has_room(self, sender: NodeId, asked: Prepare | Accept) -> bool:
+        on_whose, before = self._charged.get(asked.job, (sender, 0))
+        after = max(before, VOTE_BYTES)
+        if isinstance(asked, Accept):
+            after = VOTE_BYTES + len(asked.written.value)
+        rank: Rank = "own" if sender == self.me.node else "member"
+        more = after - (before if on_whose == sender else 0)
+        return self._accounts.has_room(sender, rank, more)
+
+    def _keep(self, job: JobId, kept: Kept, sender: NodeId, effects: Effects) -> None:
+        """Remember votes, on the account of who asked for them."""
+        self._jobs[job] = kept
+        effects.save[JOB + job] = body = _encode(kept)
+        self._charge(job, sender, len(body) + VOTE_BYTES)
+        self._count_vote(effects)
+
+    def _charge(self, job: JobId, sender: NodeId, size: int) -> None:
+        on_whose, before = self._charged.pop(job, (sender, 0))
+        self._accounts.add(on_whose, -before)
+        self._accounts.add(sender, size)
+        if size:
+            self._charged[job] = (sender, size)
+
+    def check(self) -> None:
+        """Re-derive what must be true."""
+        self._accounts.check(self._charged.values())
+        assert self._jobs.keys() == self._charged.keys(), "votes on nobody's account"
 
     def _is_voting(self, sets: Sets, now_us: int, effects: Effects) -> bool:
         """Whether enough of the others were asked since the start; if not, ask them."""

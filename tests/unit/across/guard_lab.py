@@ -53,6 +53,7 @@ class Machine:
         if self.takes_over:
             self.jobs[record.job] = job = job_of(record)
             job.tell(now_ms, "taken over", self.me[:4])
+            job.is_foreign = True
             self.guarding.changed(job, now_ms, ready)
 
     def abdicated(self, record: JobRecord, now_ms: int, ready: Ready) -> None:

@@ -10,7 +10,7 @@ from distributed_grid.kernel.across.peers import Peer
 from distributed_grid.kernel.across.record_bytes import encode, spec_of
 from distributed_grid.kernel.across.shelf import BLOCK_BYTES, ENDED_MS, LARGE_BYTES, Shelf
 from distributed_grid.kernel.ready import Ready
-from distributed_grid.model.ids import JobId
+from distributed_grid.model.ids import JobId, job_id_of
 from distributed_grid.model.job import Work
 from distributed_grid.wire.across import Copied, Copy, Dispensable, Inquiry, NotCopied
 from tests.unit.across.guard_lab import Mesh, node
@@ -334,3 +334,21 @@ def test_room_is_made_in_small_steps(monkeypatch):
 
     assert job not in held.unfinished
     assert [held.find(one).is_summary for one in ended] == [True, False, False]
+
+
+def test_of_large_records_of_others_only_so_many_are_taken_over_at_a_time(monkeypatch):
+    monkeypatch.setattr("distributed_grid.kernel.across.meeting.TAKEN_BYTES_MAX", 5 * LARGE_BYTES)
+    mesh = Mesh(2)
+    jobs = {large(mesh, 1, f"job-{number}") for number in range(3)} | {mesh.submit(1, "small")}
+    mesh.settle()
+    mesh.crash(1)
+    mesh.look()
+    mesh.pass_ms(30_000)
+    taken = set(mesh[2].names("taken over"))
+
+    assert len(taken) == 3
+    assert job_id_of("small") in taken
+    for job in taken:
+        mesh.end(2, job, "succeeded")
+    mesh.pass_ms(30_000)
+    assert set(mesh[2].names("taken over")) == jobs

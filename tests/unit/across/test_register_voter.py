@@ -3,7 +3,7 @@ import random
 import msgspec
 import pytest
 
-from distributed_grid.kernel.across import register_voter
+from distributed_grid.kernel.accounts import Allowance
 from distributed_grid.kernel.across.register_effects import AGAIN_US, Effects, NewStore
 from distributed_grid.kernel.across.register_voter import (
     HELD_US,
@@ -27,6 +27,7 @@ from distributed_grid.wire.register import (
     Recollected,
     Renewal,
     RenewLeases,
+    Written,
 )
 from tests.unit.across.register_lab import (
     JOB,
@@ -42,7 +43,7 @@ from tests.unit.across.register_lab import (
 ALONE = (members("a"),)
 THREE = (members("abc"),)
 NOW_US = 10**9
-X = NodeId("x")
+X, Y = NodeId("x"), NodeId("y")
 
 
 def a_voter(saved: dict[str, bytes] | None = None, life: int = 1) -> tuple[Voter, Effects]:
@@ -119,17 +120,42 @@ def test_who_is_no_member_has_no_vote_and_tells_what_it_holds():
     assert voter.hear(X, an_accept(fence(9), sets=nobody), NOW_US) == Effects()
 
 
-def test_a_voter_with_too_many_jobs_takes_no_more(monkeypatch):
-    monkeypatch.setattr(register_voter, "JOBS_MAX", 1)
+def with_room(voter, most):
+    voter._accounts.limits = Allowance(most, most, most, 2 * most, 0)
+
+
+def test_a_voter_with_too_many_jobs_of_one_ruler_takes_no_more_of_its_and_others():
     voter, _ = a_voter()
     voter.hear(X, a_prepare(1), NOW_US)
+    with_room(voter, voter._accounts[X])
     other = JobId("other")
 
     assert told(voter.hear(X, a_prepare(1, job=other), NOW_US), NotPromised)
     more = Accept(job=other, ask=1, sets=ALONE, written=a_written(fence(1)))
     assert voter.hear(X, more, NOW_US) == Effects()
+    assert told(voter.hear(Y, a_prepare(1, job=JobId("third")), NOW_US), Promised)
+    voter.check()
     assert voter.forget(JOB).save == {"vote/job/job": None}
     assert told(voter.hear(X, a_prepare(1, job=other), NOW_US), Promised)
+    voter.check()
+
+
+def test_votes_are_on_the_account_of_who_asked_last_also_after_a_start():
+    voter, _ = a_voter()
+    saved = {STORE: msgspec.msgpack.encode(Store("store-a"))}
+    promise = voter.hear(X, a_prepare(1), NOW_US)
+    large = Written(standing=a_written(fence(2), "a").standing, value=bytes(10_000))
+    accepted = voter.hear(A, Accept(job=JOB, ask=1, sets=ALONE, written=large), NOW_US)
+    again, _ = a_voter({**saved, **promise.save, **accepted.save})
+    again.check()
+
+    ruler = fence(2).epoch.node
+    assert (voter._accounts[X], voter._accounts[A] > 10_000) == (0, True)
+    assert again._accounts[ruler] == voter._accounts[A]
+    voter.hear(X, a_prepare(9), NOW_US)
+    assert (voter._accounts[A], voter._accounts[X] > 10_000) == (0, True)
+    with_room(voter, 15_000)
+    assert told(voter.hear(X, a_prepare(10), NOW_US), Promised)
 
 
 # Writes
