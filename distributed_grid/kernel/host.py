@@ -29,6 +29,7 @@ from distributed_grid.model.resources import Resources
 # Smaller work may overtake the first in the line while that one waits for room, so that nothing
 # idles; after this long it may not any more, so that the large ones get their turn.
 OVERTAKING_MS_MAX: Final = 60_000
+GRANTS_MAX: Final = 1_024  # In one step: the rest follows in the next ones.
 FAR_MS: Final = 1 << 62
 
 
@@ -129,7 +130,9 @@ class Host:
 
         The caller takes an entry out of the line when it wants no more.
         """
-        while not self.is_draining and (granted := self._next(now_ms)) is not None:
+        for _ in range(GRANTS_MAX):
+            if self.is_draining or (granted := self._next(now_ms)) is None:
+                return
             yield granted
 
     def first(self, now_ms: int) -> Entry | None:

@@ -137,6 +137,8 @@ class RenewLeases(msgspec.Struct, frozen=True, kw_only=True, tag="vote-renew"):
     life: Lot  # Of the asker: another at every start.
     sent_us: Count  # On the asker's clock, read before this was sent.
     renewals: Annotated[tuple[Renewal, ...], msgspec.Meta(max_length=RENEWALS_MAX)]
+    # Attempts that nothing runs of any more: another may run at once.
+    over: Annotated[tuple[Word, ...], msgspec.Meta(max_length=RENEWALS_MAX)] = ()
 
 
 class LeasesRenewed(msgspec.Struct, frozen=True, kw_only=True, tag="vote-renewed"):
@@ -160,6 +162,7 @@ class Recollect(msgspec.Struct, frozen=True, kw_only=True, tag="vote-recollect")
     life: Lot
     store: Word
     count: Count
+    tag: Word = ""  # To be told again with the count: nobody else could have made it.
 
 
 class Recollected(msgspec.Struct, frozen=True, kw_only=True, tag="vote-recollected"):
@@ -169,6 +172,7 @@ class Recollected(msgspec.Struct, frozen=True, kw_only=True, tag="vote-recollect
     store: Word
     count: Count
     by: Word  # The store of who answers.
+    tag: Word = ""  # As it came with that count.
 
 
 RegisterMessage = (

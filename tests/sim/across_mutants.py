@@ -25,6 +25,7 @@ class Mutant(NamedTuple):
     instead: str
     seed: int | str  # That shows it; or the scene that does.
     shows: str  # A part of what is said then: the checker that it proves.
+    needs: tuple[tuple[str, str, str], ...] = ()  # What else holds out against it.
 
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -103,7 +104,8 @@ MUTANTS: tuple[Mutant, ...] = (
     # At most once: its rules one by one are in `register_mutants`
     Mutant("nobody waits for the lease of an attempt that is replaced",
            "across.register_chair:Chair._carried", "self._start_us = now_us + WAIT_US",
-           "self._start_us = now_us\n        self._doubtful.clear()", "once parted", "may run once"),
+           "self._start_us = now_us\n        self._doubtful.clear()", "once parted", "may run once",
+           (("across.register_voter:Voter._is_free", "return last is None", "return True or last is None"),)),
     Mutant("a keeper is not told when a lease is over", "across.once_owner:OnceOwner.may_run",
            "attempt.until_boot_us, attempt.fence = word.until_boot_us, word.fence",
            "attempt.until_boot_us, attempt.fence = word.until_boot_us + 10**12, word.fence",
@@ -176,13 +178,16 @@ MUTANTS: tuple[Mutant, ...] = (
            "for attempt in job.live_attempts:", "for attempt in () if job.has_ended else job.live_attempts:",
            "ends on one side", ""),
     Mutant("tables of reports grow for ever", "across.hosting:Hosting.tick",
-           "del self._seen[job]", "self._seen[JobId(f'{job}{now_ms}')] = seen", "one against four", "keeps"),
+           "del jobs[job]", "jobs[JobId(f'{job}{now_ms}')] = seen", "one against four", "keeps"),
 )  # fmt: skip
 
 
 def broken(mutant: Mutant) -> contextlib.AbstractContextManager[None]:
     """The kernel with this line replaced, for a while."""
-    return replaced(mutant.where, mutant.line, mutant.instead)
+    stack = contextlib.ExitStack()
+    for line in ((mutant.where, mutant.line, mutant.instead), *mutant.needs):
+        stack.enter_context(replaced(*line))
+    return stack
 
 
 def problem_of(seed: int | str) -> str:

@@ -240,7 +240,7 @@ class Host:
 
     def _told(self, over: Over) -> None:
         self.disk[ENDED + over.lease] = b"ok" if over.is_success else b"fail"
-        self.do(self.register.leases.over(over.lease))
+        self.do(self.register.leases.over(over.lease, self.boot_us()))
         for caller in self.callers.get(over.lease, ()):
             self.tell(caller, over)
 

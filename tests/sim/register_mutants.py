@@ -24,7 +24,18 @@ class Mutant(NamedTuple):
     line: str
     instead: str
     seed: int | str  # That shows it; or the scene that does.
+    # A rule of homes: those who vote hold out against one that breaks it, so they are broken, too.
+    needs: tuple[tuple[str, str, str], ...] = ()
 
+
+ONE_AFTER_THE_OTHER = (
+    "register_voter:Voter._is_free", "return last is None", "return True or last is None"
+)  # fmt: skip
+ONLY_THE_NAMED = (
+    "register_voter:Voter._may_go_on", "(renewal.fence, renewal.lease, node) == named",
+    "renewal.fence >= standing.attempt",
+)  # fmt: skip
+TRUSTED = (ONE_AFTER_THE_OTHER, ONLY_THE_NAMED)
 
 MUTANTS = (
     # The rules of docs/internals/protocols.md, section 2
@@ -38,23 +49,23 @@ MUTANTS = (
            "is_repeat = asked.epoch.counter == kept.promised.counter", "two at once"),
     Mutant("clocks stand still in a sleep", "tests.sim.register_host:Host.boot_us",
            "(self.world.now_us - self.booted_us)",
-           "(self.world.now_us - self.booted_us - self.slept_us)", 48),
+           "(self.world.now_us - self.booted_us - self.slept_us)", 144, TRUSTED),
     Mutant("an attempt starts before it is recorded", "register_chair:Chair._go_on",
            "self._write(named, self._take_value(), now_us, effects, is_fencing=True)",
            "self._write(named, self._take_value(), now_us, effects, is_fencing=True)\n"
            "        if not self._doubtful:\n"
            "            self._is_asked_for, self._is_let = False, True\n"
            "            effects.happened.append(\n"
-           "                MayStart(job=self.job, standing=self._flight.standing))", "unrecorded start"),
+           "                MayStart(job=self.job, standing=self._flight.standing))", "unrecorded start", TRUSTED),
     Mutant("nobody waits after the next attempt is recorded", "register_chair:Chair._carried",
            "self._start_us = now_us + WAIT_US",
-           "self._start_us = now_us\n        self._doubtful.clear()", "replaced while it runs"),
+           "self._start_us = now_us\n        self._doubtful.clear()", "replaced while it runs", TRUSTED),
     Mutant("the coordinator declares a lease over", "register_chair:Chair._carried",
-           "self._start_us = now_us + WAIT_US", "self._start_us = self.since_us + WAIT_US", "late record"),
+           "self._start_us = now_us + WAIT_US", "self._start_us = self.since_us + WAIT_US", "late record", TRUSTED),
     Mutant("a lease is counted from the answer", "register_lease:Tenure.granted",
            "until_us = sent_us + LEASE_US", "until_us = now_us + LEASE_US", "late answers"),
     Mutant("a voter that has lost its disk votes", "register_voter:Voter._begin_store",
-           'f"{self._chance(1 << 128):032x}"', 'f"store of {self.me.node}"', "renewal and old disk"),
+           'f"{self._chance(1 << 128):032x}"', 'f"store of {self.me.node}"', "renewal and old disk", TRUSTED),
     Mutant("the old majority alone changes the set", "register_chair:Chair._go_on",
            "joint = msgspec.structs.replace(standing, next=self._members)\n"
            "        self._write(joint, value, now_us, effects)",
@@ -64,9 +75,9 @@ MUTANTS = (
     Mutant("the set changes in one step", "register_chair:Chair._go_on",
            "joint = msgspec.structs.replace(standing, next=self._members)",
            "joint = msgspec.structs.replace(standing, voters=self._members)", "half a change"),
-    Mutant("the new set alone promises while it changes", "register_candidate:Candidate.promised",
+    Mutant("the new set alone promises while it changes", "register_candidate:Candidate.has_won",
            "is_carried(self.sets, ", "is_carried(self.sets[-1:], ", "promised by the new"),
-    Mutant("the old set alone promises while it changes", "register_candidate:Candidate.promised",
+    Mutant("the old set alone promises while it changes", "register_candidate:Candidate.has_won",
            "is_carried(self.sets, ", "is_carried(self.sets[:1], ", "promised by the old"),
     Mutant("the new set alone accepts while it changes", "register_chair:Chair.accepted",
            "is_carried(self._sets, ", "is_carried(self._sets[-1:], ", "accepted by the new"),
@@ -97,15 +108,16 @@ MUTANTS = (
            "is_refused = not is_repeat and asked.epoch <= kept.promised",
            "is_refused = False", "old question"),
     Mutant("a replaced attempt is renewed", "register_voter:Voter._may_go_on",
-           " and renewal.fence >= standing.attempt", "", "replaced while it runs"),
+           "(renewal.fence, renewal.lease, node) == named", "True", "replaced while it runs",
+           (ONE_AFTER_THE_OTHER,)),
     Mutant("a voter with an old disk votes", "register_voter:Voter._is_voting",
-           "if self.is_new or", "if True or", "renewal and old disk"),
+           "if self.is_new or", "if True or", "renewal and old disk", TRUSTED),
     Mutant("a vote is told before anybody remembers it", "register_voter:Voter._answer",
            "if self._is_confirmed(held):", "if True:", "promise and old disk"),
     Mutant("one voter is enough for a lease", "register_lease:Tenure.granted",
            "if not is_carried(self.standing.sets, self.rounds[sent_us]):", "if False:", "coordinator alone"),
-    Mutant("one promise is enough", "register_candidate:Candidate.promised",
-           "return is_carried(self.sets, self._promises)", "return True", "promise and old disk"),
+    Mutant("one promise is enough", "register_candidate:Candidate.has_won",
+           "not is_carried(self.sets, self._promises)", "not self._promises", "promise and old disk"),
     Mutant("one vote is enough for a write", "register_chair:Chair.accepted",
            "and is_carried(self._sets, self._accepted)", "", "promise and amnesia"),
     Mutant("a candidate stays with the set that it knew", "register_candidate:Candidate._learn",
@@ -114,18 +126,21 @@ MUTANTS = (
            "if version <= self.written.standing.version:",
            "if self.written.standing.version.seq:", "old record"),
     Mutant("a takeover starts without a wait", "register_chair:Chair.open",
-           "[UNKNOWN], True, True", "[], True, True", "takeover in the wait"),
+           "[UNKNOWN], True, True", "[], True, True", "takeover in the wait", TRUSTED),
     Mutant("who never ran proves the end of others", "register_chair:Chair.ended",
-           "if has_run:", "if True:", "refused after a takeover"),
+           "if has_run:", "if True:", "refused after a takeover", TRUSTED),
     Mutant("an unended attempt is forgotten by the next", "register_chair:Chair._go_on",
-           "self._doubtful.append(self._lease)", "pass", "replaced while it runs"),
+           "self._doubtful.append(self._lease)", "pass", "replaced while it runs", TRUSTED),
 )  # fmt: skip
 
 
 def broken(mutant: Mutant) -> contextlib.AbstractContextManager[None]:
     """The register with this line replaced, for a while."""
-    where = mutant.where if mutant.where.startswith("tests.") else f"across.{mutant.where}"
-    return replaced(where, mutant.line, mutant.instead)
+    stack = contextlib.ExitStack()
+    for where, line, instead in ((mutant.where, mutant.line, mutant.instead), *mutant.needs):
+        whole = where if where.startswith("tests.") else f"across.{where}"
+        stack.enter_context(replaced(whole, line, instead))
+    return stack
 
 
 def problem_of(seed: int | str) -> str:

@@ -123,7 +123,7 @@ class Away:
                 job.tell(now_ms, "of no account", said)
         if attempt is not None:
             known = attempt.ended_indices if attempt.indices else 0
-            if word.first > known:
+            if word.first > known or not _is_of(attempt, word):
                 return  # Some are missing; they come again from the first.
             if word.resumed:  # Else its first word, that it begins, was lost or never said.
                 begins(job, attempt, word.resumed, now_ms)
@@ -356,6 +356,11 @@ class Away:
         began_ms = attempt.started_ms or now_ms
         end = untold_end(attempt.id, how, now_ms, note=note, started_ms=began_ms)
         self._coordinator.ended(end, now_ms, ready, is_away=True)
+
+
+def _is_of(attempt: Attempt, word: Report) -> bool:
+    """Whether it tells only of indices that the attempt was given."""
+    return all(end.index in attempt.indices for end in word.ends if end.index >= 0)
 
 
 def _told(word: Report) -> str:

@@ -208,7 +208,11 @@ class Guarding:
 
     def _audit(self, now_ms: int, ready: Ready) -> None:
         asked = [
-            *((self.shelf.unfinished[job].home, job) for job in self._audits.due(now_ms)),
+            *(
+                (kept.home, job)
+                for job in self._audits.due(now_ms)
+                if (kept := self.shelf.unfinished.get(job)) is not None
+            ),
             *(
                 (node, job)
                 for job in self.holders.audits.due(now_ms)

@@ -19,12 +19,14 @@ from distributed_grid.model.across import Origin
 from distributed_grid.model.ids import JobId, NodeId
 from distributed_grid.model.job import NOWHERE, JobSpec
 from distributed_grid.model.priority import RANKS
+from distributed_grid.model.resources import Request
 from distributed_grid.wire.across import Start
 
 DRAINED: Final = "this node is being drained"
 LENDS_NOTHING: Final = "this node does not lend"
 ENTRY_BYTES: Final = 1 << 10  # Of one who waits, beside what it wants.
 _encode: Final = msgspec.msgpack.Encoder().encode
+SLOT_MILLI: Final = 20  # Of a core, at least: what costs nothing could be had without end.
 PREFIX: Final = "~"  # No id begins with it: a job may wait here for itself and for another node.
 
 
@@ -39,6 +41,7 @@ def guest_spec(spec: JobSpec, home: Peer, *, start: Start | None = None) -> JobS
     user = spec.user if at and home.may_lend else f"{name}@{home.name}"
     bare = msgspec.structs.replace(
         travelling(spec),  # Whatever its sender says: here it is abroad.
+        request=with_slot(spec.request),
         user=user,
         is_shared=not home.is_own or bool(spec.is_shared and at),
         require=NOWHERE,
@@ -77,6 +80,13 @@ def guest_spec(spec: JobSpec, home: Peer, *, start: Start | None = None) -> JobS
             holders=start.holders,
         ),
     )
+
+
+def with_slot(request: Request) -> Request:
+    """What another node's job holds here: some of a core, whatever it asks for."""
+    if request.cpu_milli >= SLOT_MILLI:
+        return request
+    return msgspec.structs.replace(request, cpu_milli=SLOT_MILLI)
 
 
 def foreign_spec(spec: JobSpec) -> JobSpec:

@@ -7,18 +7,20 @@ Invariant: what is committed is never taken away. Of two gangs that want the sam
 other waits: so the best of all gangs waits for nobody but for work that ends.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Final
 
 import msgspec
 
 from distributed_grid.kernel.accounts import LIMITS, TOO_MUCH, ByteAccounts
-from distributed_grid.kernel.across.guests import guest_spec, obstacles, size_of
+from distributed_grid.kernel.across.guests import guest_spec, obstacles, size_of, with_slot
 from distributed_grid.kernel.across.hosting import Hosting
 from distributed_grid.kernel.across.peers import Peer
 from distributed_grid.kernel.coordinator import Coordinator
 from distributed_grid.kernel.entry import Entry
 from distributed_grid.kernel.jobs import Job
+from distributed_grid.kernel.ledger import Ledger
 from distributed_grid.kernel.ready import Ready
 from distributed_grid.model.across import Epoch, Origin
 from distributed_grid.model.ids import JobId, NodeId
@@ -41,6 +43,8 @@ from distributed_grid.wire.gangs import (
 from distributed_grid.wire.keeper import untold_end
 
 KEPT_MS: Final = 10_000  # What nobody refreshes is given back; its home does so each two seconds.
+VICTIMS_MAX: Final = 256  # Leases that are given up for one rank.
+LOOKED_MAX: Final = 1_024  # Leases that are looked at in one step, for whichever ranks.
 ORPHAN_MS: Final = 60_000  # A committed rank of which nobody has spoken for so long never starts.
 
 Order = tuple[int, int, str]  # Class, time of submission, job: the lowest is the best.
@@ -87,6 +91,8 @@ class Holds:
         self._kept: dict[JobId, Kept] = {}  # By the name of their entry.
         self._accounts = ByteAccounts(LIMITS["gangs"])
         self.leases: dict[str, JobId] = {}  # Kept and not committed, by lease.
+        self._looked = 0  # At so many leases, in this step,
+        self._looked_at = FIRST  # and which gang was the last for whom.
         self._heard_ms: dict[str, int] = {}  # By lease of a rank that waits for its Go.
         self.meeting: Callable[[], tuple[str, int]] = lambda: ("", 0)  # An address, a free port.
 
@@ -203,7 +209,7 @@ class Holds:
         guest = self._waiting_rank(word.lease)
         if guest is None or word.epoch < guest.epoch:
             return False
-        if guest.spec.request != word.spec.request:
+        if guest.spec.request != with_slot(word.spec.request):
             why = "it asks for something else than was kept"
             ready.send.append((peer.id, NotTaken(job=word.job, lease=word.lease, why=why)))
             return True
@@ -273,9 +279,17 @@ class Holds:
 
     def answer(self, now_ms: int, ready: Ready) -> None:
         """After what is free was handed out: the better take from the worse, and all are told."""
-        for kept in sorted(self._kept.values(), key=lambda one: one.order):
+        self._looked = 0
+        short = [one for one in self._kept.values() if len(one.leases) < one.want]
+        # The best first; but if all that a step has was spent on some, the others have their turn.
+        short.sort(key=lambda one: (one.order <= self._looked_at, one.order))
+        self._looked_at = FIRST
+        for kept in short:
             while len(kept.leases) < kept.want and self._wound(kept, now_ms, ready):
                 pass
+            if self._looked >= LOOKED_MAX:
+                self._looked_at = kept.order
+                break
         first = self._host.first(now_ms) if self.leases else None
         if first is not None and not first.is_shared and first.job not in self._kept:
             for other, lease in self._victims(first, FIRST, now_ms):
@@ -350,24 +364,27 @@ class Holds:
     def _victims(self, entry: Entry, order: Order, now_ms: int) -> list[tuple[Kept, Lease]]:
         """The least that must be taken from worse gangs so that one rank fits; none: in vain."""
         # By the order alone, whosever it is: else two homes could wait for each other.
-        worse = [other for other in self._kept.values() if other.order > order]
+        worse = [other for other in self._kept.values() if other.leases and other.order > order]
+        if not worse:
+            return []
         worse.sort(key=lambda one: one.order, reverse=True)
+        host, trial = self._host, self._host.ledger.copy()
+        borrowed, borrowers = host.borrowed, {*host.borrowers}
         chosen: list[tuple[Kept, Lease]] = []
-        for other in worse:
-            for lease in reversed(other.leases):
-                chosen.append((other, lease))
-                if self._would_fit(entry, [one.id for _, one in chosen], now_ms):
-                    return chosen
+        for other, lease in islice(_of_each(worse), VICTIMS_MAX):
+            chosen.append((other, lease))
+            self._looked += 1
+            borrowed -= lease.resources if lease.id in borrowers else Resources()
+            trial.release(lease.id)
+            if self._would_fit(entry, trial, borrowed, now_ms):
+                return chosen
         return []
 
-    def _would_fit(self, entry: Entry, without: Iterable[str], now_ms: int) -> bool:
-        host, trial = self._host, self._host.ledger.copy()
-        borrowed, among = host.borrowed, None
-        for lease in without:
-            borrowed -= trial.leases[lease].resources if lease in host.borrowers else Resources()
-            trial.release(lease)
+    def _would_fit(self, entry: Entry, trial: Ledger, borrowed: Resources, now_ms: int) -> bool:
+        among = None
         if entry.is_shared:
-            admission = host.lending.admits(entry.request, trial.free(), borrowed, now_ms)
+            lending = self._host.lending
+            admission = lending.admits(entry.request, trial.free(), borrowed, now_ms)
             if admission.reasons:
                 return False
             among = admission.devices
@@ -413,6 +430,11 @@ _PREFIX: Final = "^"  # No id begins with it, nor does an entry of another kind.
 
 def _name(job: JobId, home: NodeId) -> JobId:
     return JobId(f"{_PREFIX}{job}{_PREFIX}{home}")
+
+
+def _of_each(some: list[Kept]) -> Iterator[tuple[Kept, Lease]]:
+    """What is kept for them, the last first."""
+    return ((kept, lease) for kept in some for lease in reversed(kept.leases))
 
 
 def _no(job: JobId, epoch: Epoch, reasons: tuple[str, ...]) -> NotHeld:

@@ -20,6 +20,7 @@ from distributed_grid.kernel.across.guests import (
     obstacles,
     size_of,
     too_much,
+    with_slot,
 )
 from distributed_grid.kernel.across.hands import take_guest
 from distributed_grid.kernel.across.peers import Peer
@@ -170,7 +171,7 @@ class Hosting:
             return
         offer = self.offered.get(word.lease)
         is_obeyed = self.obeys(peer.id, word, now_ms)
-        is_as_granted = offer is None or offer.guest.spec.request == word.spec.request
+        is_as_granted = offer is None or offer.guest.spec.request == with_slot(word.spec.request)
         # Maybe packed only after it was granted; and the disk may be full only since then.
         unable = too_much(self._host, word.spec) or self._unwritable()
         if unable or offer is None or offer.home != peer.id or not is_obeyed or not is_as_granted:

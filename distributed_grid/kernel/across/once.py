@@ -265,7 +265,7 @@ class Once:
                     return self.register.leases.begin(job, standing, now_us)
             case MayRun():
                 if not self.owner.may_run(happening, ready):
-                    return self.register.leases.over(happening.lease)
+                    return self.register.leases.over(happening.lease, now_us)
                 self.home.is_leased(happening.job, now_ms, ready)
             case Extend(lease=lease, until_boot_us=until_us):
                 ready.tell.append(Deadline(attempt=lease, until_boot_us=until_us))
@@ -280,7 +280,7 @@ class Once:
         effects = Effects()
         step = Step(self._now_us(now_ms), now_ms, effects, ready)
         for job, lease, has_run in self.owner.over():
-            effects.save |= self.register.leases.over(lease).save
+            effects.add(self.register.leases.over(lease, step.now_us))
             self.home.ended(job, lease, effects, has_run=has_run)
         for job in jobs:
             self.home.look(job, step)

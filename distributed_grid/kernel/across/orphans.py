@@ -5,7 +5,8 @@ Lives here: finding the home of a job from the owner's side. Never here: what a 
 Invariant: no attempt is told for ever to who does not want to hear of it. Its home is dead, or says
 that it is not its home: then everyone is asked, and whoever looks after the job is told from then
 on. If nobody has looked after it for a minute, what runs of it is ended, and what ended forgotten.
-Who is its home now is told by those of whom the last one told, as long as one of them lives.
+Who is its home now its home tells, as long as it lives and looks after the job; then those of whom
+the last one told, as long as one of them lives.
 """
 
 from collections.abc import Callable
@@ -47,8 +48,17 @@ class Orphans:
         # By guest and who spoke of it: when others were asked whether that one looks after it.
         self._doubts: dict[tuple[JobId, NodeId], int] = {}
 
-    def names_of(self, guest: Job) -> set[NodeId]:
-        """Who may look after a guest, as far as is known here."""
+    def may_lead(self, node: NodeId, guest: Job) -> bool:
+        """Whether a node may look after a guest: its home does, and without it who knows the job."""
+        home = self._reporting.home_of(guest)
+        return node == home or (not self._is_home_there(guest) and node in self._names_of(guest))
+
+    def _is_home_there(self, guest: Job) -> bool:
+        home, orphan = self._reporting.home_of(guest), self._orphans.get(guest.spec.id)
+        is_left = orphan is not None and orphan.disowned_by == home
+        return not is_left and (home == self._verdicts.me or self._verdicts.sees(home))
+
+    def _names_of(self, guest: Job) -> set[NodeId]:
         origin = guest.spec.origin
         assert origin is not None, "a guest"
         names = {self._verdicts.me, self._reporting.home_of(guest), origin.home, *origin.holders}
@@ -56,8 +66,10 @@ class Orphans:
         return names if record is None else names | {record.home, *record.holders}
 
     def _witnesses(self, guest: Job) -> list[NodeId]:
-        """Those of them who can be asked who does."""
-        return sorted(node for node in self.names_of(guest) if self._verdicts.sees(node))
+        """Whose word on its home counts; nobody: anybody's does."""
+        if self._is_home_there(guest):
+            return [self._reporting.home_of(guest)]
+        return sorted(node for node in self._names_of(guest) if self._verdicts.sees(node))
 
     def doubt(self, guest: Job, node: NodeId, now_ms: int, ready: Ready) -> None:
         """A node speaks of a guest as its home, and is not known as such: is it by now?"""
@@ -80,7 +92,7 @@ class Orphans:
         if record.home != peer:
             self.disowned(record.job, peer, now_ms)  # Should it be told of that: it is not home.
         for guest in self._reporting.guests_of(record.job):
-            if peer not in self.names_of(guest) and self._witnesses(guest):
+            if (witnesses := self._witnesses(guest)) and peer not in witnesses:
                 continue
             orphan = self._orphans.get(guest.spec.id)
             if has_ended(record) and orphan is not None and orphan.disowned_by == record.home:

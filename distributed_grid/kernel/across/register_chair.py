@@ -146,9 +146,11 @@ class Chair:
 
     def not_accepted(self, sender: NodeId, answer: NotAccepted, effects: Effects) -> None:
         """One obeys another."""
-        if answer.ask != self._ask or answer.version.seq != self._seq:
+        member = Member(sender, answer.store)
+        is_late = answer.ask != self._ask or answer.version.seq != self._seq
+        if is_late or member not in members_of(self._sets):
             return
-        self._refused[Member(sender, answer.store)] = answer.promised
+        self._refused[member] = answer.promised
         self.outbid_by = max(self.outbid_by or answer.promised, answer.promised)
         if not can_be_carried(self._sets, self._refused):
             self.is_deposed = True

@@ -118,10 +118,11 @@ class Leases:
             if not key.startswith(LEASE):
                 continue
             lease = key.removeprefix(LEASE)
+            begun = _decode(body)
             if lease not in running:
                 effects.save[key] = None
+                self._give_back(lease, begun.standing, now_us, effects)
                 continue
-            begun = _decode(body)
             tenure = Tenure(begun.job, lease, begun.fence, begun.standing, now_us)
             self._tenures[lease] = tenure
             tenure.has_begun, tenure.until_us = True, running[lease]
@@ -140,10 +141,17 @@ class Leases:
         self._renew(now_us, effects)
         return effects
 
-    def over(self, lease: str) -> Effects:
-        """Its process has ended, or will not start."""
-        self._tenures.pop(lease, None)
-        return Effects(save={LEASE + lease: None})
+    def over(self, lease: str, now_us: int) -> Effects:
+        """Its process has ended, or will not start; those who vote may let another run at once."""
+        effects = Effects(save={LEASE + lease: None})
+        tenure = self._tenures.pop(lease, None)
+        if tenure is not None:
+            self._give_back(lease, tenure.standing, now_us, effects)
+        return effects
+
+    def _give_back(self, lease: str, standing: Standing, now_us: int, effects: Effects) -> None:
+        word = RenewLeases(life=self._life, sent_us=now_us, renewals=(), over=(lease,))
+        effects.send += [(member.node, word) for member in members_of(standing.sets)]
 
     def hear(self, sender: NodeId, message: RegisterMessage, now_us: int) -> Effects:
         """What a voter answers."""
@@ -173,7 +181,7 @@ class Leases:
             elif not tenure.has_begun and (
                 tenure.is_replaced or now_us - tenure.since_us >= PATIENCE_US
             ):
-                del self._tenures[lease]
+                effects.add(self.over(lease, now_us))
                 effects.happened.append(GaveUp(job=tenure.job, lease=lease))
         self._renew(now_us, effects)
         return effects

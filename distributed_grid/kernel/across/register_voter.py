@@ -8,12 +8,13 @@ start, those who must be asked include one who does.
 """
 
 from collections.abc import Callable, Mapping
+from hashlib import blake2b
 from typing import Final
 
 import msgspec
 
 from distributed_grid.kernel.accounts import LIMITS, ByteAccounts, Rank
-from distributed_grid.kernel.across.register_effects import AGAIN_US, Effects, NewStore
+from distributed_grid.kernel.across.register_effects import AGAIN_US, WAIT_US, Effects, NewStore
 from distributed_grid.kernel.across.register_sets import is_recollected, is_remembered, members_of
 from distributed_grid.model.across import Epoch
 from distributed_grid.model.bounds import Count, Name, OrNone, Table
@@ -58,6 +59,14 @@ class Store(msgspec.Struct, frozen=True):
 
     id: Name
     count: Count = 0
+    secret: Name = ""  # For tags, by which it knows its own counts again. Empty: an old one.
+
+
+class Told(msgspec.Struct, frozen=True, array_like=True):
+    """How many votes a store of another node has told of, and with which tag."""
+
+    count: Count = 0
+    tag: Name = ""
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -78,6 +87,14 @@ class Held(msgspec.Struct, frozen=True):
     since_us: int
 
 
+class Leased(msgspec.Struct, frozen=True):
+    """To whom this voter said yes last on a job, and when: until it is over nobody else may run."""
+
+    lease: str
+    node: NodeId
+    at_us: int
+
+
 class Voter:
     """All votes of one node."""
 
@@ -87,17 +104,19 @@ class Voter:
         self._chance = chance
         self._life = 0
         self._count = 0
+        self._secret = ""
         # Of others: how many votes the disk had at the first start since they answered last.
         self._floors: dict[NodeId, int] = {}
         self._jobs: dict[JobId, Kept] = {}
         self._accounts = ByteAccounts(LIMITS["votes"])
         self._charged: dict[JobId, tuple[NodeId, int]] = {}  # By job: to whom, and how much.
-        self._remembered: dict[NodeId, dict[str, int]] = {}
+        self._remembered: dict[NodeId, dict[str, Told]] = {}
         self.is_new = False  # The store was made in this life: nobody remembers more of it.
         self.answered: set[Member] = set()  # In this life.
         self._confirmed: dict[Member, int] = {}
         self._held: dict[tuple[JobId, NodeId], Held] = {}
         self._asked: dict[NodeId, tuple[int, int]] = {}  # When, and with which count.
+        self._leased: dict[JobId, Leased] = {}
         # Who is asked for the name of its store: by which question, and what was heard since.
         self._naming: dict[NodeId, tuple[int, str]] = {}
 
@@ -112,15 +131,23 @@ class Voter:
                 self._charge(job, self._jobs[job].promised.node, len(body) + VOTE_BYTES)
             elif key.startswith(REMEMBERED):
                 node = NodeId(key.removeprefix(REMEMBERED))
-                self._remembered[node] = _decode_remembered(body)
+                self._remembered[node] = {
+                    name: one
+                    if isinstance(one, Told)
+                    else Told(one)  # From before there were tags.
+                    for name, one in _decode_remembered(body).items()
+                }
         if STORE in saved:
             store = _decode_store(saved[STORE])
             self.me = Member(self.me.node, store.id)
-            self._count = store.count
+            self._count, self._secret = store.count, store.secret
             self._lower(saved.get(FLOORS), effects)
         else:
             self._begin_store(effects)
-        for kept in self._jobs.values():
+        for job, kept in self._jobs.items():
+            if kept.written and (standing := kept.written.standing).lease:
+                # To whom it said yes is not written down: it may have been within this moment.
+                self._leased[job] = Leased(standing.lease, standing.node, now_us)
             self._is_voting(kept.written.standing.sets if kept.written else (), now_us, effects)
         return effects
 
@@ -168,6 +195,7 @@ class Voter:
     def forget(self, job: JobId) -> Effects:
         """The job is over, and its summary is kept elsewhere for as long as anybody may ask."""
         self._jobs.pop(job, None)
+        self._leased.pop(job, None)
         self._charge(job, self.me.node, 0)
         return Effects(save={JOB + job: None})
 
@@ -291,6 +319,9 @@ class Voter:
     # Leases
 
     def _renew(self, sender: NodeId, asked: RenewLeases, now_us: int, effects: Effects) -> None:
+        for job, leased in list(self._leased.items()):
+            if leased.node == sender and leased.lease in asked.over:
+                del self._leased[job]
         renewed: list[str] = []
         standings: list[tuple[str, Standing]] = []
         for renewal in asked.renewals:
@@ -298,11 +329,13 @@ class Voter:
             if kept is None or kept.written is None:
                 continue  # It was not told yet, or has lost its store: no word on this.
             standing = kept.written.standing
-            may_go_on = self._may_go_on(renewal, kept.promised, standing)
-            if may_go_on and not self._is_voting(standing.sets, now_us, effects):
+            may_go_on = self._may_go_on(sender, renewal, kept.promised, standing)
+            is_free = self._is_free(renewal, now_us)
+            if may_go_on and not (is_free and self._is_voting(standing.sets, now_us, effects)):
                 continue
             if may_go_on:
                 renewed.append(renewal.lease)
+                self._leased[renewal.job] = Leased(renewal.lease, sender, now_us)
             if not may_go_on or standing.version > renewal.version:
                 standings.append((renewal.lease, standing))
         answer = LeasesRenewed(
@@ -311,26 +344,36 @@ class Voter:
         )  # fmt: skip
         effects.send.append((sender, answer))
 
-    def _may_go_on(self, renewal: Renewal, promised: Epoch, standing: Standing) -> bool:
+    def _may_go_on(
+        self, node: NodeId, renewal: Renewal, promised: Epoch, standing: Standing
+    ) -> bool:
         if self.me not in members_of(standing.sets):
             return False  # It was a voter once.
-        return renewal.fence.epoch >= promised and renewal.fence >= standing.attempt
+        # Of a later write this voter has yet to hear: who was named in it, others can say.
+        named = (standing.attempt, standing.lease, standing.node)
+        return renewal.fence.epoch >= promised and (renewal.fence, renewal.lease, node) == named
+
+    def _is_free(self, renewal: Renewal, now_us: int) -> bool:
+        """Whether none but this attempt may still run, whatever its home has been told."""
+        last = self._leased.get(renewal.job)
+        return last is None or last.lease == renewal.lease or now_us - last.at_us >= WAIT_US
 
     # The store
 
     def _begin_store(self, effects: Effects) -> None:
-        self.me = Member(self.me.node, f"{self._chance(1 << 128):032x}")
+        self._secret = f"{self._chance(1 << 128):032x}"
+        self.me = Member(self.me.node, blake2b(self._secret.encode(), digest_size=16).hexdigest())
         self._count, self.is_new = 0, True
         self._floors = {}
         effects.save[FLOORS] = _encode(self._floors)
         for of_the_old in (self._held, self._confirmed, self._asked):
             of_the_old.clear()
-        effects.save[STORE] = _encode(Store(self.me.store))
+        effects.save[STORE] = _encode(Store(self.me.store, 0, self._secret))
         effects.happened.append(NewStore(member=self.me))
 
     def _count_vote(self, effects: Effects) -> None:
         self._count += 1
-        effects.save[STORE] = _encode(Store(self.me.store, self._count))
+        effects.save[STORE] = _encode(Store(self.me.store, self._count, self._secret))
 
     def _answer(
         self, to: NodeId, answer: Promised | Accepted, sets: Sets, now_us: int, effects: Effects
@@ -356,8 +399,20 @@ class Voter:
         if node == self.me.node or (asked == told and now_us - asked_us < AGAIN_US):
             return  # A member of this node's own is an older store of it.
         self._asked[node] = (now_us, told)
-        question = Recollect(life=self._life, store=self.me.store, count=told)
+        self._recollect(node, self._life, effects)
+
+    def _recollect(self, node: NodeId, life: int, effects: Effects) -> None:
+        count = self._told(node)
+        tag = self._tag(node, count)
+        question = Recollect(life=life, store=self.me.store, count=count, tag=tag)
         effects.send.append((node, question))
+
+    def _tag(self, node: NodeId, count: int) -> str:
+        """What only this store can say of a count that it told a node."""
+        if not self._secret:
+            return ""
+        key = self._secret.encode()
+        return blake2b(f"{node} {count}".encode(), key=key, digest_size=16).hexdigest()
 
     def _told(self, node: NodeId) -> int:
         """How many votes a node hears of: before its first answer, those that the disk had.
@@ -393,8 +448,7 @@ class Voter:
         """By a question of its own, which no late answer is to: its number stands for a life."""
         number = self._chance(1 << 62)
         self._naming[node] = number, ""
-        question = Recollect(life=number, store=self.me.store, count=self._told(node))
-        effects.send.append((node, question))
+        self._recollect(node, number, effects)
 
     def _named(self, node: NodeId, store: str, effects: Effects) -> None:
         """Its answer; should something else have been heard meanwhile, it is asked once more."""
@@ -407,27 +461,29 @@ class Voter:
     def _remember(self, sender: NodeId, told: Recollect, effects: Effects) -> None:
         self._hear_of(sender, told.store, effects)
         stores = self._remembered.setdefault(sender, {})
-        if told.count > stores.get(told.store, -1):
-            stores[told.store] = told.count
+        if told.store not in stores or told.count > stores[told.store].count:
+            stores[told.store] = Told(told.count, told.tag)
             while len(stores) > STORES_MAX:
                 del stores[next(iter(stores))]
             effects.save[REMEMBERED + sender] = _encode(stores)
+        known = stores[told.store]
         answer = Recollected(
-            life=told.life, store=told.store, count=stores[told.store], by=self.me.store
+            life=told.life, store=told.store, count=known.count, by=self.me.store, tag=known.tag
         )
         effects.send.append((sender, answer))
 
     def _recollected(
         self, sender: NodeId, told: Recollected, now_us: int, effects: Effects
     ) -> None:
-        if told.life == self._naming.get(sender, (-1, ""))[0]:
+        if sender in self._naming and told.life == self._naming[sender][0]:
             self._named(sender, told.by, effects)
             return
         self._hear_of(sender, told.by, effects)
         if (told.life, told.store) != (self._life, self.me.store):
             return  # An answer to an earlier life.
         if told.count > self._told(sender):
-            self._begin_store(effects)  # The disk is older than what was promised on it.
+            if told.tag == self._tag(sender, told.count):  # Else anybody could take its votes.
+                self._begin_store(effects)  # The disk is older than what was promised on it.
             return
         if self._floors.get(sender) != ANSWERED:
             self._floors[sender] = ANSWERED
@@ -453,4 +509,4 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 _decode_kept: Final = msgspec.msgpack.Decoder(Kept).decode
 _decode_store: Final = msgspec.msgpack.Decoder(Store).decode
 _decode_floors: Final = msgspec.msgpack.Decoder(Table[NodeId, OrNone]).decode
-_decode_remembered: Final = msgspec.msgpack.Decoder(Table[Name, Count]).decode
+_decode_remembered: Final = msgspec.msgpack.Decoder(Table[Name, Count | Told]).decode

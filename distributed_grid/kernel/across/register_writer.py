@@ -97,14 +97,14 @@ class Writer:
         """What voters answer."""
         effects = Effects()
         match message:
-            case Promised(job=job):
+            case Promised(job=job) | NotPromised(job=job):
                 candidate = self._candidates.get(job)
-                if candidate and candidate.promised(sender, message, now_us, effects):
-                    self._won(candidate, now_us, effects)
-            case NotPromised(job=job):
-                candidate = self._candidates.get(job)
-                if candidate:
+                if candidate and isinstance(message, Promised):
+                    candidate.promised(sender, message, now_us, effects)
+                elif candidate and isinstance(message, NotPromised):
                     candidate.not_promised(sender, message, now_us, effects)
+                if candidate and candidate.has_won(now_us, effects):
+                    self._won(candidate, now_us, effects)
             case Accepted(job=job):
                 chair = self._chairs.get(job)
                 if chair:
@@ -122,8 +122,10 @@ class Writer:
     def tick(self, now_us: int) -> Effects:
         """Each 100 ms."""
         effects = Effects()
-        for candidate in self._candidates.values():
+        for candidate in list(self._candidates.values()):
             candidate.tick(now_us, effects)
+            if candidate.has_won(now_us, effects):
+                self._won(candidate, now_us, effects)
         for chair in self._chairs.values():
             chair.tick(now_us, effects)
         return effects

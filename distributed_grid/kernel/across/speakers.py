@@ -119,7 +119,7 @@ class Speakers:
     def _leads(self, node: NodeId, lease: str) -> bool:
         guest = self._hosting.reporting.guest(lease)
         # One that is over cannot be hurt, and whoever is home by now must hear how it ended.
-        return guest is None or guest.has_ended or node in self._orphans.names_of(guest)
+        return guest is None or guest.has_ended or self._orphans.may_lead(node, guest)
 
     def runs(self, peer: Peer, word: Taken | NotTaken | Begun | Report) -> bool:
         """Who runs the attempt; of one that nobody knows whoever says that it is there."""

@@ -85,7 +85,10 @@ class Takeovers:
             turn = self.turns.get(job)
             if turn is None or turn.due_ms != due_ms:
                 continue
-            kept = self._shelf.unfinished[job]
+            kept = self._shelf.unfinished.get(job)
+            if kept is None:
+                self.forget(job)  # It has ended meanwhile, on whosever word.
+                continue
             with about("record", job):
                 is_mine = self._is_mine(job, kept, turn, now_ms, ready)
             if is_mine:

@@ -37,7 +37,7 @@ class Parted:
 
     def heal(self) -> None:
         self.room.cut.clear()
-        self.room.dead -= self.between
+        self.room.dead -= {pair for pair in self.between if self.room.by_id(pair[1]).is_up}
         self.room.look()
         beats(self.room, 4)
 

@@ -46,7 +46,11 @@ def test_a_guest_never_obeys_a_former_home_again_however_long_it_hears_nothing(k
     room.settle()
     (start,) = home.said(Start)
     higher = Poll(job=job.id, epoch=Epoch(2, other.me), lease=start.lease)
+    room.dead.add((host.me, home.me))
+    host.look()
     host.step(Told(now_ms=host.now_ms, peer=other.me, message=higher))
+    room.dead.clear()
+    host.look()
     host.now_ms += 61_000
     host.step(Beat(now_ms=host.now_ms))
     old = Epoch(1, home.me)

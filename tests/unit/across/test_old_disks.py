@@ -32,7 +32,7 @@ def test_votes_on_other_jobs_do_not_hide_that_a_disk_is_old():
     old = dict(lab.disks[A])
     lab.away = {E}
     lab.name("l1", A, by=A)
-    assert lab.nodes[D].voter._remembered[A]["store-a"] > _store(old).count
+    assert lab.nodes[D].voter._remembered[A]["store-a"].count > _store(old).count
     lab.away = {D}
     lab.disks[A] = old
     lab.start(A)

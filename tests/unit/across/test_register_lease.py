@@ -216,7 +216,7 @@ def test_who_is_told_to_start_twice_asks_under_the_higher_fence():
 def test_what_is_over_is_not_renewed():
     one, _ = leases()
 
-    assert one.over("l1").save == {LEASE + "l1": None}
+    assert one.over("l1", NOW_US).save == {LEASE + "l1": None}
     assert one.tick(NOW_US + RENEW_US) == Effects()
     assert hear(one, no("a", a_standing()), yes("b")) == Effects()
 
@@ -245,7 +245,8 @@ def test_the_next_life_goes_on_with_what_the_keeper_runs_and_forgets_the_rest():
     effects = again.start({**saved, "vote/store": b""}, {"l1": until_us}, NOW_US + 1)
 
     assert effects.save == {LEASE + "l2": None}
-    assert effects.send[0][1].renewals[0].lease == "l1"
+    assert [(to, word.over) for to, word in effects.send[:3]] == [(n, ("l2",)) for n in (A, B, C)]
+    assert effects.send[3][1].renewals[0].lease == "l1"
     assert again.tick(until_us - 1).happened == []
     assert again.tick(until_us).happened == [Lapsed(job=JOB, lease="l1")]
 

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from distributed_grid.kernel.accounts import Allowance
-from distributed_grid.kernel.across.register_effects import AGAIN_US, Effects, NewStore
+from distributed_grid.kernel.across.register_effects import AGAIN_US, WAIT_US, Effects, NewStore
 from distributed_grid.kernel.across.register_voter import (
     HELD_US,
     STORE,
@@ -248,8 +248,13 @@ def test_a_fence_below_the_promise_is_not_renewed():
     assert renewed(voter, (2, "a", 4)).renewed == ()
 
 
-def test_a_higher_fence_than_the_accepted_one_is_renewed():
-    assert renewed(a_lessor(), (3, "a", 1)).renewed == ("l",)
+def test_a_higher_fence_than_the_accepted_one_is_renewed_once_the_write_is_here_that_named_it():
+    voter = a_lessor()
+    assert renewed(voter, (3, "a", 1)).renewed == ()
+    later = {"names": "a", "attempt": fence(3, "a", 1), "lease": "l", "node": X}
+    voter.hear(X, an_accept(fence(3, "a", 1), **later), NOW_US)
+
+    assert renewed(voter, (3, "a", 1)).renewed == ("l",)
 
 
 def test_who_was_a_voter_once_renews_nothing_and_tells_who_is_now():
@@ -294,14 +299,15 @@ def test_a_vote_is_told_when_one_of_two_others_remembers_it():
 
     assert [to for to, _ in effects.send] == [B, C]
     question = Recollect(life=voter._life, store=voter.me.store, count=0)
-    assert {word for _, word in effects.send} == {question}  # As many as the disk had.
+    assert {msgspec.structs.replace(word, tag="") for _, word in effects.send} == {question}
     assert voter.tick(NOW_US + AGAIN_US - 1) == Effects()
     assert [to for to, _ in voter.tick(NOW_US + AGAIN_US).send] == [B, C]
 
     late = Recollected(life=voter._life, store=voter.me.store, count=0, by="store-b")
     effects = voter.hear(B, late, NOW_US + 2 * AGAIN_US)
     assert told(effects, Promised) == []
-    assert (B, msgspec.structs.replace(question, count=1)) in effects.send
+    tag = voter._tag(B, 1)
+    assert (B, msgspec.structs.replace(question, count=1, tag=tag)) in effects.send
     voter.hear(C, msgspec.structs.replace(late, by="new"), NOW_US + 2 * AGAIN_US)
     stranger = Recollected(life=voter._life, store=voter.me.store, count=1, by="new")
     assert told(voter.hear(C, stranger, NOW_US), Promised) == []
@@ -426,13 +432,15 @@ def test_who_votes_or_refuses_says_what_its_store_is_called(message):
 
 
 def test_after_a_start_a_voter_votes_once_a_majority_of_the_others_has_answered():
-    lab = RegisterLab()
+    lab = RegisterLab("abcx")
     lab.open()
+    lab.name("l", X)
     lab.away.add(C)
     lab.start(A)
     lab.deliver()
     voter = lab.nodes[A].voter
-    wish = Renewal(JOB, "l", fence(9), fence(9))
+    named = voter.written(JOB).standing
+    wish = Renewal(JOB, "l", named.attempt, named.version)
     question = RenewLeases(life=3, sent_us=5, renewals=(wish,))
 
     assert told(voter.hear(X, a_prepare(5, sets=THREE), lab.now_us), Promised) == []
@@ -441,7 +449,7 @@ def test_after_a_start_a_voter_votes_once_a_majority_of_the_others_has_answered(
     assert (answer.renewed, answer.standings) == ((), ())
     lab.away.clear()
     lab.now_us += AGAIN_US
-    lab.do(A, voter.hear(X, a_prepare(5, sets=THREE), lab.now_us))
+    lab.do(A, voter.hear(X, question, lab.now_us))
     lab.deliver()
     (answer,) = told(voter.hear(X, question, lab.now_us), LeasesRenewed)
     assert answer.renewed == ("l",)
@@ -452,3 +460,128 @@ def test_after_a_start_a_voter_votes_once_a_majority_of_the_others_has_answered(
 def test_what_is_not_for_a_voter_does_nothing():
     voter, _ = a_voter()
     assert voter.hear(X, LeasesRenewed(life=1, sent_us=1, store="s"), NOW_US) == Effects()
+
+
+# One lease at a time
+
+
+def say_over(voter: Voter, sender: NodeId, lease: str = "l") -> None:
+    word = RenewLeases(life=3, sent_us=5, renewals=(), over=(lease,))
+    voter.hear(sender, word, NOW_US)
+
+
+def the_next(voter: Voter, at_us: int) -> bool:
+    """Whether the attempt that took the place of the first is let run by a voter."""
+    later = fence(3, "a", 1)
+    written = {"names": "a", "attempt": later, "lease": "m", "node": B}
+    voter.hear(A, an_accept(later, **written), at_us)
+    question = RenewLeases(life=4, sent_us=5, renewals=(Renewal(JOB, "m", later, later),))
+    (answer,) = told(voter.hear(B, question, at_us), LeasesRenewed)
+    assert answer.standings == ()
+    return answer.renewed == ("m",)
+
+
+def test_whatever_a_home_says_a_voter_lets_nobody_run_while_the_last_it_let_may():
+    voter = a_lessor()
+    assert renewed(voter, (2, "a", 4)).renewed == ("l",)
+
+    assert not the_next(voter, NOW_US + WAIT_US - 1)
+    assert the_next(voter, NOW_US + WAIT_US)
+
+
+def test_who_ran_it_says_that_it_is_over_and_the_next_may_run_at_once():
+    voter = a_lessor()
+    renewed(voter, (2, "a", 4))
+    say_over(voter, X)
+
+    assert the_next(voter, NOW_US)
+
+
+@pytest.mark.parametrize(("sender", "lease"), [(B, "l"), (X, "m")])
+def test_nobody_else_says_that_it_is_over(sender, lease):
+    voter = a_lessor()
+    renewed(voter, (2, "a", 4))
+    say_over(voter, sender, lease)
+
+    assert not the_next(voter, NOW_US)
+
+
+def test_nobody_is_leased_what_is_not_named_or_runs_elsewhere():
+    voter = a_lessor()
+    wish = Renewal(JOB, "l", fence(2, "a", 4), fence(2, "a", 5))
+    other = msgspec.structs.replace(wish, lease="m")
+    for sender, one in ((B, wish), (X, other)):
+        question = RenewLeases(life=3, sent_us=5, renewals=(one,))
+        (answer,) = told(voter.hear(sender, question, NOW_US), LeasesRenewed)
+        assert answer.renewed == ()
+
+
+def test_a_job_that_is_forgotten_has_no_lease():
+    voter = a_lessor()
+    renewed(voter, (2, "a", 4))
+    voter.forget(JOB)
+
+    assert the_next(voter, NOW_US)
+
+
+# What others remember
+
+
+def remembering(voter: Voter, sender: NodeId, **fields) -> Recollected:
+    """What a node answers that was told of some votes, if it does not lie."""
+    given = {"life": voter._life, "store": voter.me.store, "by": "store-b", **fields}
+    return Recollected(**given)
+
+
+def test_a_voter_gives_its_store_up_only_for_a_count_that_it_has_told_itself():
+    voter, _ = a_voter({})
+    before = voter.me
+    later, tag = 9, voter._tag(B, 9)
+    for sender, count, told_tag in ((B, 1 << 40, ""), (B, later + 1, tag), (C, later, tag)):
+        voter.hear(sender, remembering(voter, sender, count=count, tag=told_tag), NOW_US)
+        assert voter.me == before
+    voter.hear(B, remembering(voter, B, count=later, tag=tag), NOW_US)
+
+    assert voter.me != before
+
+
+def test_the_tag_of_a_count_is_told_again_with_it_also_after_a_start():
+    voter, _ = a_voter({})
+    effects = voter.hear(B, Recollect(life=5, store="store-b", count=3, tag="t"), NOW_US)
+    saved = {key: body for key, body in effects.save.items() if body is not None}
+    again, _ = a_voter({STORE: msgspec.msgpack.encode(Store("store-a")), **saved})
+    question = Recollect(life=6, store="store-b", count=2, tag="u")
+    (answer,) = told(again.hear(B, question, NOW_US), Recollected)
+
+    assert (answer.count, answer.tag) == (3, "t")
+
+
+def test_what_was_remembered_before_there_were_tags_is_remembered_still():
+    old = {"vote/remembered/b": msgspec.msgpack.encode({"store-b": 4})}
+    voter, _ = a_voter({STORE: msgspec.msgpack.encode(Store("store-a")), **old})
+    question = Recollect(life=6, store="store-b", count=2)
+    (answer,) = told(voter.hear(B, question, NOW_US), Recollected)
+
+    assert (answer.count, answer.tag) == (4, "")
+
+
+def test_who_was_asked_nothing_has_no_answer_that_counts():
+    voter, _ = a_voter()
+
+    assert voter.hear(X, Recollected(life=-1, store="s", count=1, by="t"), NOW_US).send == []
+
+
+def test_after_a_start_the_one_that_is_named_may_still_run_and_the_next_waits():
+    lab = RegisterLab("a")
+    lab.open(names="a")
+    lab.name("l", X)
+    voter = lab.start(A).voter
+    later = fence(3, "a", 1)
+    voter.hear(A, an_accept(later, attempt=later, lease="m", node=B), NOW_US)
+    question = RenewLeases(life=4, sent_us=5, renewals=(Renewal(JOB, "m", later, later),))
+    early, late = (
+        told(voter.hear(B, question, lab.now_us + after_us), LeasesRenewed)[0].renewed
+        for after_us in (WAIT_US - 1, WAIT_US)
+    )
+
+    assert (early, late) == ((), ("m",))

@@ -4,10 +4,12 @@ import msgspec
 import pytest
 
 from distributed_grid.kernel.across.register_candidate import (
+    CLAIM_US,
     PAUSE_US,
     PAUSE_US_SPREAD,
     SILENCE_US_MAX,
 )
+from distributed_grid.kernel.across.register_chair import Chair
 from distributed_grid.kernel.across.register_effects import (
     AGAIN_US,
     RENEW_US,
@@ -241,6 +243,9 @@ def test_a_refusal_may_tell_of_the_newer_set_too():
         written=a_written(fence(3, "b"), "cde"),
     )  # fmt: skip
     lab.do(A, lab.nodes[A].writer.hear(B, refusal, lab.now_us))
+    assert lab.nodes[A].writer.missing(JOB) == (B, C)  # One alone is not believed.
+    also = msgspec.structs.replace(refusal, ask=candidate.ask, store="store-d")
+    lab.do(A, lab.nodes[A].writer.hear(D, also, lab.now_us))
 
     assert lab.nodes[A].writer.missing(JOB) == (C, D, E)
     assert candidate.epoch == Epoch(4, A)
@@ -442,3 +447,88 @@ def test_votes_on_jobs_of_others_are_not_heard():
         LeasesRenewed(life=0, sent_us=0, store=""),
     ):
         assert writer.hear(B, message, lab.now_us) == Effects()
+
+
+# What one voter says alone
+
+
+def a_lie(lab: RegisterLab, kind: type = Promised, names: str = "c", **fields):
+    """Of one that votes: that others do, and nothing runs."""
+    candidate = lab.nodes[B].writer._candidates[JOB]
+    given = {"job": JOB, "epoch": candidate.epoch, "ask": candidate.ask, "store": "store-c"}
+    return kind(**given, written=a_written(fence(7, "c"), names), **fields)
+
+
+def asking(*, away: set = frozenset()) -> RegisterLab:
+    """B wants to rule in the place of A, and nobody was asked yet."""
+    lab = RegisterLab("abcde")
+    lab.open()
+    lab.name("l1", A)
+    writer, written = lab.nodes[B].writer, lab.nodes[B].voter.written(JOB)
+    lab.away |= away
+    lab.do(B, writer.take_over(JOB, written, lab.now_us, seen=written.standing.version.epoch))
+    return lab
+
+
+@pytest.mark.parametrize("kind", [Promised, NotPromised])
+def test_one_that_names_other_voters_is_not_believed_if_all_others_answer(kind):
+    lab = asking()
+    fields = {"promised": Epoch()} if kind is NotPromised else {}
+    lab.post = [one for one in lab.post if one[1] != C]
+    lab.do(B, lab.nodes[B].writer.hear(C, a_lie(lab, kind, **fields), lab.now_us))
+    lab.deliver()
+
+    assert lab.chair(B).written.standing.voters == members("abc")
+    assert lab.chair(B).written.standing.attempt == lab.chair(B).written.standing.version
+
+
+def test_nobody_rules_before_all_have_answered_of_whom_one_tells_something_else():
+    lab = asking(away={D})
+    lab.post = [one for one in lab.post if one[1] != C]
+    lab.do(B, lab.nodes[B].writer.hear(C, a_lie(lab, names="abd"), lab.now_us))
+    lab.deliver()
+    assert lab.nodes[B].writer.chair(JOB) is None, "D may know it, too"
+    lab.away.clear()
+    lab.pass_time(RENEW_US)
+
+    assert lab.chair(B).written.standing.voters == members("abc")
+
+
+def test_who_could_bear_it_out_may_be_lost_so_after_a_while_one_is_believed():
+    lab = asking(away={A, D, E})
+    lab.post = [one for one in lab.post if one[1] != C]
+    lab.do(B, lab.nodes[B].writer.hear(C, a_lie(lab, names="cde"), lab.now_us))
+    lab.deliver()
+    lab.pass_time(CLAIM_US)
+
+    assert set(lab.nodes[B].writer.missing(JOB)) >= {D, E}
+
+
+def test_who_votes_on_nothing_is_not_heard():
+    lab = asking(away={A, C})
+    candidate = lab.nodes[B].writer._candidates[JOB]
+    lab.do(B, lab.nodes[B].writer.hear(D, a_lie(lab, NotPromised, promised=Epoch(9, D)), 0))
+
+    assert candidate.written.standing.version.epoch.counter == 1
+    assert candidate._counter < 7
+    chair = open_chair()
+    answer = NotAccepted(
+        job=JOB, ask=chair._ask, version=chair._flight.standing.version, store="store-x",
+        promised=Epoch(9, D),
+    )  # fmt: skip
+    chair.not_accepted(D, answer, Effects())
+    assert chair.outbid_by is None
+
+
+def open_chair():
+    lab = RegisterLab("abc")
+    lab.away |= {B, C}
+    lab.open()
+    candidate = lab.nodes[A].writer._candidates[JOB]
+    return _opened(candidate)
+
+
+def _opened(candidate) -> Chair:
+    chair = Chair(JOB, candidate.epoch, candidate.ask, candidate.written)
+    chair.open(0, Effects())
+    return chair
