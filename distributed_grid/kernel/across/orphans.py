@@ -49,7 +49,7 @@ class Orphans:
         self._doubts: dict[tuple[JobId, NodeId], int] = {}
 
     def may_lead(self, node: NodeId, guest: Job) -> bool:
-        """Whether a node may look after a guest: its home does, and without it who knows the job."""
+        """Whether a node may look after a guest: its home, or without it who has the job."""
         home = self._reporting.home_of(guest)
         return node == home or (not self._is_home_there(guest) and node in self._names_of(guest))
 
