@@ -22,10 +22,11 @@ from distributed_grid.edges.store import (
     Write,
 )
 from distributed_grid.errors import NotFound, shown
-from distributed_grid.kernel.jobs import Job
+from distributed_grid.kernel.jobs import CANCELLED, Job, Progress
 from distributed_grid.kernel.node import Node
 from distributed_grid.kernel.ready import Ready
 from distributed_grid.model.ids import ID_DIGITS, JobId
+from distributed_grid.model.job import Array
 from distributed_grid.model.lease import Lease
 from distributed_grid.wire.mesh import JUNK
 
@@ -81,8 +82,10 @@ def job_row(job: Job) -> JobRow:
 def job_of(row: JobRow) -> Job:
     """A row as a job. Raises one of JUNK if it is damaged, or was edited by hand."""
     job = _job_decoder.decode(row.record)
-    if job.spec.id != row.id:
-        raise msgspec.ValidationError("the record of another job")
+    if job.spec.id != row.id or (job.progress is None) != (job.spec.array is None):
+        raise msgspec.ValidationError("the row of another job")
+    if job.spec.array is not None and job.progress is not None:
+        _check_array(job, job.spec.array, job.progress)
     return job
 
 
@@ -109,3 +112,16 @@ class Unreadable(NotFound):
 def lease_of(record: bytes) -> Lease:
     """A stored lease."""
     return _lease_decoder.decode(record)
+
+
+def _check_array(job: Job, array: Array, progress: Progress) -> None:
+    size, states = len(array.indices), progress.states
+    kept = (progress.codes, progress.tries, progress.losses, progress.whys, progress.again)
+    if (
+        not 0 < size == len(states)
+        or max(states) > CANCELLED
+        or any(max(at) >= size for at in kept if at)
+    ):
+        raise msgspec.ValidationError("not as many indices as its array has")
+    if not all(index in array.indices for one in job.attempts for index in one.indices):
+        raise msgspec.ValidationError("an attempt of indices that its array does not have")

@@ -106,7 +106,7 @@ def _of_place(where: Where, what: str) -> Iterator[BadValue]:
 
 def _of_array(array: Array) -> Iterator[BadValue]:
     for start, stop, step in array.ranges:
-        if not (0 <= start < stop <= INDEX_MAX + 1 and 1 <= step <= INDEX_MAX):
+        if start >= stop:
             yield bad((start, stop, step), "array", f"rising, 0 to {INDEX_MAX}")
             return
     if len(array.indices) > INDICES_MAX:

@@ -29,16 +29,13 @@ def encode(message: LaneMessage) -> bytes:
 def decode(body: bytes) -> LaneMessage:
     """A message from bytes that any member may have sent; raises one of `wire.mesh.JUNK`."""
     message = _decoder.decode(body)
-    match message:
-        case Start(job=job, spec=spec):
+    if isinstance(message, (Reserve, Start, Hold)):
+        _check(message.job, message.spec)
+        if message.spec.work is None and isinstance(message, Start):
+            raise msgspec.ValidationError("nothing to run")
+    elif isinstance(message, Line):
+        for _, job, _, spec in message.waiting:
             _check(job, spec)
-            if spec.work is None:
-                raise msgspec.ValidationError("nothing to run")
-        case Reserve(job=job, spec=spec) | Hold(job=job, spec=spec):
-            _check(job, spec)
-        case Line(waiting=waiting):
-            for _, job, _, spec in waiting:
-                _check(job, spec)
     return message
 
 

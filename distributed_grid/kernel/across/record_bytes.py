@@ -179,7 +179,10 @@ def _check_spec(record: JobRecord) -> None:
 
 
 def _check_positions(positions: tuple[tuple[int, int], ...], size: int) -> None:
-    if not all(start < stop <= size for start, stop in positions):
-        raise msgspec.ValidationError("positions beyond the array")
-    if sum(stop - start for start, stop in positions) > CHUNK_MAX:
+    count = 0
+    for start, stop in positions:
+        if not start < stop <= size:
+            raise msgspec.ValidationError("positions beyond the array")
+        count += stop - start
+    if count > CHUNK_MAX:
         raise msgspec.ValidationError("more positions than a lease may carry")
