@@ -1,4 +1,4 @@
-"""What is just inside a bound is read, what is just outside is not; and nothing honest is outside."""
+"""What is just inside a bound is read, what is just outside is not; nothing honest is outside."""
 
 from typing import Any
 
