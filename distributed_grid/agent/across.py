@@ -21,7 +21,6 @@ from distributed_grid.agent.mesh import MeshSide
 from distributed_grid.agent.peer_book import PeerBook
 from distributed_grid.edges.clock import boot_us
 from distributed_grid.errors import UnknownName
-from distributed_grid.kernel.accounts import Rank
 from distributed_grid.kernel.across.balancing import POWER
 from distributed_grid.kernel.across.machine import Across
 from distributed_grid.kernel.across.once import Senses
@@ -78,7 +77,7 @@ class AcrossSide:
         self._seen = -1  # The state of the mesh that the kernel knows.
         self._joined: Across | None = None
         self._book = PeerBook()
-        self.inbox = Inbox(self._rank)
+        self.inbox = Inbox(node.rank_of)
         self._news = asyncio.Event()  # A copy was taken, or not.
         self.is_disk_full: Callable[[], bool] = lambda: False
         self.read_held: ReadHeld = lambda _: None
@@ -247,10 +246,6 @@ class AcrossSide:
             return True
         self.inbox.put(peer, message, len(body))
         return True
-
-    def _rank(self, peer: NodeId) -> Rank:
-        known = self._node.across.peers.get(peer) if self._node.across is not None else None
-        return known.rank if known is not None else "guest"
 
     def send(self, peer: NodeId, message: JobMessage) -> None:
         """To another member; whom there is no link with is dialled, and told the next time."""

@@ -8,6 +8,7 @@ Invariant: a copy is there whole or not at all; one of a job that wrote nothing 
 import os
 import shutil
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -18,7 +19,7 @@ from distributed_grid.kernel.jobs import FAILED, Attempt, Job
 from distributed_grid.kernel.launching import Paths, output_dir
 from distributed_grid.model import bytesize
 from distributed_grid.model.across import HERE
-from distributed_grid.model.ids import NodeId
+from distributed_grid.model.ids import JobId, NodeId
 from distributed_grid.wire.api import JobView
 from distributed_grid.wire.cut_output import head, older_name
 from distributed_grid.wire.tails import NO_INDEX, Stream
@@ -93,6 +94,11 @@ class KeptOutput:
             found = self.away(job, index, number)
             if found is not None and found.attempt not in job.live_attempts and not found.is_kept:
                 yield found
+
+    def sizes(self, job: JobId) -> list[tuple[str, int]]:
+        """The copies of one job, and how many bytes each has."""
+        folders = Path(self._paths.output_root, job).glob("copy.*")
+        return [(str(one), sum(file.stat().st_size for file in one.iterdir())) for one in folders]
 
     @staticmethod
     def keep(folder: str, index: int, streams: Sequence[Stream], *, node: str) -> None:

@@ -7,6 +7,7 @@ Invariant: nobody waits for this; what waits to be brought is bounded, and given
 """
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
@@ -20,6 +21,7 @@ from distributed_grid.agent.records import jobs_of
 from distributed_grid.agent.remote import Remote
 from distributed_grid.edges.store import JobFilter, Store
 from distributed_grid.errors import BadValue, GridError
+from distributed_grid.kernel.accounts import LIMITS, ByteAccounts
 from distributed_grid.kernel.across.record import has_ended
 from distributed_grid.kernel.across.record_jobs import job_of as held_job_of
 from distributed_grid.kernel.jobs import Attempt, Job
@@ -48,14 +50,15 @@ TRIES_MAX: Final = 30  # Five minutes of wrong answers: an older version has non
 AT_ONCE: Final = 4  # Owners that are asked at a time: 8 MiB in memory.
 WANTED_MAX: Final = 10_000  # As many as a store keeps finished jobs; some 5 MB.
 RECALLED_MAX: Final = 1_000  # Looked at after a start: those of its last moments are among them.
+NO_NODE: Final = NodeId("")  # Its own jobs are on nobody's account.
 SLICE: Final = 50  # Of them at a time: a few milliseconds.
 
 
 class _Wanted:
     """A copy that is to be made."""
 
-    def __init__(self, found: Away, called: str) -> None:
-        self.host, self.folder = found.attempt.host, found.folder
+    def __init__(self, found: Away, called: str, sender: NodeId) -> None:
+        self.host, self.folder, self.sender = found.attempt.host, found.folder, sender
         self.of = TailOf(called, found.index)
         self.due_s, self.tries = 0.0, 0
 
@@ -75,6 +78,8 @@ class TailKeeper:
         self._node, self._store, self._kept, self._remote = node, store, kept, remote
         self._clock_s = clock_s
         self._wanted: dict[str, _Wanted] = {}  # By the folder of the copy, the oldest first.
+        self._accounts = ByteAccounts(LIMITS["logs"])
+        self._sizes: dict[str, tuple[NodeId, int]] = {}  # Of copies of other homes' jobs.
         self._news = asyncio.Event()
 
     def changed(self, jobs: Iterable[JobId]) -> None:
@@ -96,15 +101,33 @@ class TailKeeper:
         if across is None:
             return
         for job_id in jobs:
-            record = across.guarding.find(job_id)
+            goes_on = job_id in across.guarding.shelf.unfinished
+            record = None if goes_on else across.guarding.find(job_id)
             if record is None or record.is_summary or not has_ended(record):
                 continue
             if record.home == across.me or record.guardians[:1] != (across.me,):
                 continue
+            if not self._has_room(sender := self._node.sender_of(job_id)):
+                continue
             job = held_job_of(record)
             for found in self._kept.lacking(job):
                 if found.attempt.host == record.home:
-                    self._bring(found, _called(job, found.attempt))
+                    self._bring(found, _called(job, found.attempt), sender)
+
+    def _has_room(self, sender: NodeId) -> bool:
+        """Whether one more may be kept for it; what was removed since makes room."""
+        rank = self._node.rank_of(sender)
+        if not self._accounts.has_room(sender, rank, 1):
+            for folder in [one for one in self._sizes if not os.path.isdir(one)]:  # noqa: PTH112
+                self._charge(folder, sender, 0)
+        return self._accounts.has_room(sender, rank, 1)
+
+    def _charge(self, folder: str, sender: NodeId, size: int) -> None:
+        on_whose, before = self._sizes.pop(folder, (sender, 0))
+        self._accounts.add(on_whose, -before)
+        self._accounts.add(sender, size)
+        if size:
+            self._sizes[folder] = (sender, size)
 
     async def run(self) -> None:
         """For ever."""
@@ -127,17 +150,22 @@ class TailKeeper:
         for found in self._kept.lacking(job):
             self._bring(found, found.attempt.lease)
 
-    def _bring(self, found: Away, called: str) -> None:
+    def _bring(self, found: Away, called: str, sender: NodeId = NO_NODE) -> None:
         """Have a copy made of what is called so where it was written."""
         if found.folder in self._wanted:
             return
-        self._wanted[found.folder] = _Wanted(found, called)
+        self._wanted[found.folder] = _Wanted(found, called, sender)
         self._news.set()
         if len(self._wanted) > WANTED_MAX:
             del self._wanted[next(iter(self._wanted))]
 
     async def _recall(self) -> None:
-        """Those that ended shortly before this agent started."""
+        """Those that ended shortly before this agent started, and what is kept for others."""
+        shelf = self._node.across.guarding.shelf if self._node.across is not None else None
+        for one in list(shelf.whole()) if shelf is not None else ():
+            if shelf is not None and one.job not in shelf.unfinished:
+                for folder, size in await asyncio.to_thread(self._kept.sizes, one.job):
+                    self._charge(folder, one.sender, size)
         rows = await self._store.jobs(JobFilter(is_finished=True), limit=RECALLED_MAX)
         for at, job in enumerate(jobs_of(rows)[0]):
             self._want(job)
@@ -182,11 +210,14 @@ class TailKeeper:
                 return
             name = self._remote.around.name_of(host)
             unkept = await asyncio.to_thread(_keep_all, now, told, name)
-            for one in now[: len(told)]:
+            for one, tail in zip(now, told, strict=False):
                 if one in unkept:
                     self._put_off(one)
-                else:
-                    self._wanted.pop(one.folder, None)
+                    continue
+                self._wanted.pop(one.folder, None)
+                if one.sender:
+                    size = sum(len(stream.data) for stream in tail.streams)
+                    self._charge(one.folder, one.sender, size)
             wanted = wanted[len(told) :]
 
     async def _told(self, host: NodeId, asked: list[TailOf]) -> Sequence[Tail]:

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from distributed_grid.kernel.accounts import Rank
 from distributed_grid.kernel.across.asking import RULES as RULES_OF_PLACEMENT
 from distributed_grid.kernel.across.asking import RulesOf
 from distributed_grid.kernel.across.binding import bind
@@ -282,6 +283,11 @@ class Node:
         """On whose account the record of another node's job is; empty: on nobody's."""
         kept = self.across.guarding.shelf.kept(job) if self.across is not None else None
         return kept.sender if kept is not None else NodeId("")
+
+    def rank_of(self, sender: NodeId) -> Rank:
+        """How much of this node a sender may take up."""
+        known = self.across.peers.get(sender) if self.across is not None else None
+        return known.rank if known is not None else "guest"
 
     def part(self, now_ms: int) -> Ready:
         """There are no other nodes any more: what ran there is lost, what waited for them not."""

@@ -40,7 +40,8 @@ TRUSTED = (ONE_AFTER_THE_OTHER, ONLY_THE_NAMED)
 MUTANTS = (
     # The rules of docs/internals/protocols.md, section 2
     Mutant("a promise is not durable", "register_voter:Voter._prepare",
-           "effects.save[JOB + asked.job] = _encode(kept)", "pass", "promise and crash"),
+           "self._keep(asked.job, kept, sender, effects)",
+           "self._jobs[asked.job] = kept\n        self._count_vote(effects)", "promise and crash"),
     Mutant("a lease is renewed with the coordinator only", "register_lease:Tenure.granted",
            "if not is_carried(self.standing.sets, self.rounds[sent_us]):",
            "if self.fence.epoch.node not in {one.node for one in self.rounds[sent_us]}:", "coordinator alone"),
@@ -101,7 +102,8 @@ MUTANTS = (
            "written=kept.written,\n    )  # fmt: skip\n    self._answer",
            "written=None,\n    )  # fmt: skip\n    self._answer", "vote and crash"),
     Mutant("what is accepted is not durable", "register_voter:Voter._accept",
-           "effects.save[JOB + asked.job] = _encode(kept)", "pass", "vote and crash"),
+           "self._keep(asked.job, kept, sender, effects)",
+           "self._jobs[asked.job] = kept\n        self._count_vote(effects)", "vote and crash"),
     Mutant("a promise is not kept by writes", "register_voter:Voter._accept",
            "if version.epoch < kept.promised:", "if False:", "promise and crash"),
     Mutant("a promise is given to anybody", "register_voter:Voter._prepare",

@@ -1,6 +1,7 @@
 """The end of what a job wrote at its own home, at the first of its guardians."""
 
 import asyncio
+import shutil
 
 import msgspec
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from distributed_grid.agent import tails
 from distributed_grid.agent.tails import TailKeeper
 from distributed_grid.agent.tidying import Remembered
+from distributed_grid.kernel.accounts import Allowance
 from distributed_grid.kernel.across.peers import Peer
 from distributed_grid.kernel.across.record_bytes import encode as record_bytes
 from distributed_grid.kernel.across.record_jobs import job_of as held_job_of
@@ -84,3 +86,43 @@ async def test_only_the_first_guardian_brings_it_and_only_guardians_get_it(two):
         question = Question(number=1, operation=TAILS, body=body)
         said = await two.home.answers.answer(asker, question)
         assert msgspec.msgpack.decode(said, type=Tails).tails[0].is_known == is_known
+
+
+async def brought(two, *jobs: Job) -> None:
+    async with two.owner.at_work():
+        two.owner.keeper.held([job.spec.id for job in jobs])
+        async with asyncio.timeout(10):
+            while len(two.owner.keeper):
+                await asyncio.sleep(0.005)
+
+
+def copies_of(two, job: Job) -> list[tuple[str, int]]:
+    return two.owner.kept.sizes(job.spec.id)
+
+
+async def test_what_is_kept_for_one_home_is_on_its_account_and_what_is_removed_makes_room(two):
+    me, keeper = (two.owner.me,), two.owner.keeper
+    keeper._accounts.limits = Allowance(0, 10, 10, 10, 0)
+    first = at_home(two, "first", me, stdout=b"x" * 10)
+    await brought(two, first)
+    assert keeper._accounts[two.home.me] == 10
+    second = at_home(two, "second", me, stdout=b"y")
+    await brought(two, second)
+    assert copies_of(two, second) == []
+
+    [(folder, _)] = copies_of(two, first)
+    shutil.rmtree(folder)
+    await brought(two, second)
+    assert len(copies_of(two, second)) == 1
+    assert keeper._accounts[two.home.me] == 1
+
+
+async def test_after_a_start_what_is_kept_is_on_the_same_account(two):
+    job = at_home(two, "job", (two.owner.me,), stdout=b"out\n")
+    await brought(two, job)
+    old = two.owner
+    [(_, size)] = copies_of(two, job)
+    keeper = TailKeeper(old.node, old.store, old.kept, old.member.remote)
+    await keeper._recall()
+
+    assert keeper._accounts[two.home.me] == size > 0
