@@ -6,7 +6,7 @@ import pytest
 from distributed_grid.model.across import Epoch, Origin
 from distributed_grid.model.ids import NodeId, job_id_of
 from distributed_grid.model.job import Array, JobSpec, Preempt, Where, Work
-from distributed_grid.model.soundness import check
+from distributed_grid.model.soundness import check, flaws
 from distributed_grid.wire import job_lane
 from distributed_grid.wire.across import Line, Reserve, Start
 from distributed_grid.wire.gangs import Hold
@@ -87,3 +87,9 @@ def test_only_a_start_needs_something_to_run():
         assert job_lane.decode(job_lane.encode(words[kind])) == words[kind]
     with pytest.raises(JUNK):
         job_lane.decode(job_lane.encode(words["start"]))
+
+
+def test_people_are_told_every_flaw_at_once():
+    spec = a_job("one", work=Work(argv=(), cwd=""), array=Array(start=3, stop=3), outputs=("/a",))
+
+    assert [flaw.field for flaw in flaws(spec)] == ["work.argv", "work.cwd", "outputs", "array"]
