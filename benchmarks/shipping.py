@@ -65,7 +65,7 @@ class Peer:
         self.store = ChunkStore(f"{home}/cache")
         self.store.open()
         self.files = DiskFiles(self.store, user_home="/nobody")
-        self.shipping = Shipping(self.store, self._send, broke=self._broke)
+        self.shipping = Shipping(self.store, self._send, blame=self._blame)
         self._writer: asyncio.StreamWriter | None = None
 
     async def run(self) -> None:
@@ -89,8 +89,8 @@ class Peer:
         await self._writer.drain()
         return True
 
-    def _broke(self, error: BaseException) -> None:
-        raise error
+    def _blame(self, _peer: NodeId, _kind: str, why: str) -> None:
+        raise AssertionError(why)
 
 
 async def ship(home: str, tree: str, sock: socket.socket) -> dict[str, float]:

@@ -90,7 +90,7 @@ class Pair:
         is_own: bool = False,
     ) -> None:
         self.lanes = Lanes()
-        self.broke: list[BaseException] = []
+        self.broke: list[tuple[str, str]] = []
         self.here, self.there = NodeId(hashed("desk")), NodeId(hashed("attic"))
         self.roles: tuple[Any, ...] | None = roles
         self.is_own = is_own
@@ -99,7 +99,7 @@ class Pair:
 
     def _questions(self, me: NodeId, answering: Answering) -> Questions:
         made = Questions(
-            self.lanes.way(me), answering=answering, asker=self._asker, broke=self.broke.append
+            self.lanes.way(me), answering=answering, asker=self._asker, blame=told_of(self.broke)
         )
         self.lanes.nodes[me] = made
         return made
@@ -121,6 +121,11 @@ class Pair:
         return [type(message).__name__ for _, _, message in self.lanes.said]
 
 
+def told_of(broke: list[tuple[str, str]]) -> Callable[[NodeId, str, str], None]:
+    """What went wrong for whom, without where."""
+    return lambda _peer, kind, why: broke.append((kind, why.partition(" (")[0]))
+
+
 class Member:
     """A node with a canned agent, asked through the real handlers; and the mesh as it sees it."""
 
@@ -135,7 +140,7 @@ class Member:
             town.lanes.way(self.me),
             answering=Asked(self.agent),
             asker=town.asker,
-            broke=town.broke.append,
+            blame=told_of(town.broke),
         )
         town.lanes.nodes[self.me] = self.questions
         self.remote = Remote(self.questions, self, user="ada")
@@ -177,7 +182,7 @@ class Town:
 
     def __init__(self, *names: str, **roles: tuple[Any, ...]) -> None:
         self.lanes = Lanes()
-        self.broke: list[BaseException] = []
+        self.broke: list[tuple[str, str]] = []
         self.late_s = 0.0
         self.names: dict[NodeId, str] = {}
         self.members: dict[str, Member] = {}

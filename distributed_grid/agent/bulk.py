@@ -23,7 +23,7 @@ class Bulk:
 
     def __init__(self, chunks: Chunks, mesh: MeshSide) -> None:
         self._mesh = mesh
-        self.shipping = Shipping(chunks, self._send, admit=self._admit, broke=mesh.broke)
+        self.shipping = Shipping(chunks, self._send, admit=self._admit, blame=mesh.blame)
         self.shipping.hang_up = self._hang_up
         mesh.on_bulk = self._heard
         mesh.on_link = self._link

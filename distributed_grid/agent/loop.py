@@ -33,7 +33,7 @@ from distributed_grid.agent.recovery import Recovery
 from distributed_grid.agent.sharing import NOWHERE, Sharing, Surroundings
 from distributed_grid.agent.submitting import Submitting
 from distributed_grid.agent.tails import TailKeeper
-from distributed_grid.agent.tidying import Remembered, remove_output, troubles_of
+from distributed_grid.agent.tidying import Remembered, left_out, remove_output, troubles_of
 from distributed_grid.agent.watchers import Watchers
 from distributed_grid.edges.runner import Report, Runner
 from distributed_grid.edges.store import ForgetFinished, JobFilter, SetMeta, Store, StoreError
@@ -188,7 +188,7 @@ class Agent:
         await self._recovery.restore(remembered)
         self.troubles = troubles_of(
             self.place.paths.output_root,
-            self._recovery.aside,
+            (),
             is_new=is_new,
             now_ms=self._clock_ms(),
         )
@@ -492,7 +492,11 @@ class Agent:
             gpus_free_milli=sum(gpu.share_milli for gpu in free.gpus),
             jobs_waiting=coordinator.unfinished - running,
             jobs_running=running,
-            troubles=(*self.troubles, *([str(trouble)] if trouble is not None else [])),
+            troubles=(
+                *self.troubles,
+                *left_out(self._recovery.aside),
+                *([str(trouble)] if trouble is not None else []),
+            ),
         )
 
     def events(self, *, after: EventPlace, follow: bool = True) -> AsyncIterator[Event]:

@@ -154,6 +154,14 @@ class Links:
         self._beside(self._dial(contact))
 
     async def _dial(self, contact: Contact) -> None:
+        is_tried = False
+        with self._at_cost_of(contact.node, "greeting"):
+            await self._connect(contact)
+            is_tried = True
+        if not is_tried:
+            self._step(DialFailed(now=self._now(), peer=contact.node, why="fault"))
+
+    async def _connect(self, contact: Contact) -> None:
         peer = contact.node
         try:
             link = await self._transport.dial(contact, timeout_ms=self._timeout_ms)
@@ -180,29 +188,39 @@ class Links:
         await link.close(why)
 
     async def _receive_guest(self, link: Link) -> None:
-        """A link that somebody dialled: nothing is done for it before its first message is good."""
-        with contextlib.suppress(LinkClosed, TooLarge):
-            first = await self._first(link)
-            if first is None:
-                return
-            reason = self._doorman.admit_peer(link.peer, self._now().mono_us)
-            if reason is not None:
-                await self._refuse(link, Refused(reason=reason))
-                return
-            if isinstance(first, Redeem | Renew):
-                await link.send(encode(await self._answer(link.peer, first)))
-                await self._lingering(link)
-                return
-            if not isinstance(first, Hello):
-                await self._refuse(link, Refused(reason="malformed"))
-                return
-            now = self._now()
-            refused = self._mesh.greet(link.peer, first, now)
-            if refused is not None:
-                await self._refuse(link, refused)
-                return
-            await link.send(encode(self._mesh.hello(now)))
-            self._serve(link, first)
+        """A link that somebody dialled."""
+        try:
+            await self._welcome(link)
+        except (LinkClosed, TooLarge):
+            pass
+        except Exception as error:  # noqa: BLE001  (whatever it is, others are served)
+            self._count_junk(link)
+            self._blame(link.peer, "greeting", in_words(error))
+            await link.close("malformed")
+
+    async def _welcome(self, link: Link) -> None:
+        """Nothing is done for it before its first message is good."""
+        first = await self._first(link)
+        if first is None:
+            return
+        reason = self._doorman.admit_peer(link.peer, self._now().mono_us)
+        if reason is not None:
+            await self._refuse(link, Refused(reason=reason))
+            return
+        if isinstance(first, Redeem | Renew):
+            await link.send(encode(await self._answer(link.peer, first)))
+            await self._lingering(link)
+            return
+        if not isinstance(first, Hello):
+            await self._refuse(link, Refused(reason="malformed"))
+            return
+        now = self._now()
+        refused = self._mesh.greet(link.peer, first, now)
+        if refused is not None:
+            await self._refuse(link, refused)
+            return
+        await link.send(encode(self._mesh.hello(now)))
+        self._serve(link, first)
 
     async def _lingering(self, link: Link) -> None:
         """The other end closes when it has read the answer."""

@@ -41,6 +41,7 @@ def mesh_lines(side: MeshSide) -> Iterator[str]:
         ("suspicions", "Nodes that became suspect", liveness.suspicions),
         ("false_alarms", "Suspicions that were refuted", liveness.false_alarms),
         ("deaths", "Nodes that were declared dead", liveness.deaths),
+        ("faults", "Words of nodes that could not be handled", mesh.faults.total),
         ("junk", "Messages and entries that were no good", links.junk),
         ("turned_away", "Knocks that were not answered", transport.counters.not_admitted),
         ("datagrams_dropped", "Datagrams lost here", transport.counters.datagrams_dropped),

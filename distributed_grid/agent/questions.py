@@ -15,6 +15,7 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 
 from distributed_grid.agent.asking import AskingEnd
+from distributed_grid.agent.blast_door import in_words
 from distributed_grid.errors import GridError, NotFound, NotPermitted, Overloaded
 from distributed_grid.kernel.accounts import LIMITS, TOO_MUCH, ByteAccounts, Rank
 from distributed_grid.model.ids import NodeId
@@ -87,7 +88,7 @@ class _Open:
     """An answer under way."""
 
     def __init__(self, peer: NodeId, question: Question) -> None:
-        self.peer, self.number = peer, question.number
+        self.peer, self.number, self.operation = peer, question.number, question.operation
         self.room = question.parts  # Parts that may still be sent.
         self.more = asyncio.Event()
         self.is_begun = False
@@ -103,13 +104,13 @@ class Questions:
         *,
         answering: Answering,
         asker: Callable[[NodeId], Asker | None],
-        broke: Callable[[BaseException], None],
+        blame: Callable[[NodeId, str, str], None],
     ) -> None:
         self.asking = AskingEnd(way.send)
         self.junk = 0  # Words about questions that nobody asked, and the like.
         self.refused = 0
         self.begun = 0  # Answers, so far.
-        self._way, self._answering, self._asker, self._broke = way, answering, asker, broke
+        self._way, self._answering, self._asker, self._blame = way, answering, asker, blame
         self._open: dict[tuple[NodeId, int], _Open] = {}
         self._accounts = ByteAccounts(LIMITS["questions"])
 
@@ -262,8 +263,8 @@ class Questions:
     def _over(self, one: _Open, task: asyncio.Task[None]) -> None:
         self._forget(one)
         error = None if task.cancelled() else task.exception()
-        if error is not None:  # A mistake of ours; the peer cannot cause one.
-            self._broke(error)
+        if error is not None:  # A mistake of ours, which costs whoever found it its link.
+            self._blame(one.peer, f"question ({one.operation})", in_words(error))
 
 
 def _refused(number: int, error: GridError) -> Answer:

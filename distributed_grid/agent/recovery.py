@@ -70,6 +70,9 @@ class Recovery:
 
     async def rebuild(self, error: Exception) -> list[Ready]:
         """A step broke off: begin again, in the same process. Answers what is to be carried out."""
+        self._publish(
+            Happened(name="agent.mended", at_ms=self._clock_ms(), fields={"why": in_words(error)})
+        )
         with contextlib.suppress(StoreError):  # What could not be written was never promised.
             await self._store.commit([])
         remembered = await self._store.load_all()

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Final
 
-from distributed_grid.agent.shipping_in import Arrival
+from distributed_grid.agent.blast_door import in_words
+from distributed_grid.agent.shipping_in import Arrival, NotFetched
 from distributed_grid.agent.shipping_lane import Lane, Send
 from distributed_grid.agent.shipping_loading import Loading
 from distributed_grid.agent.shipping_out import Progress, Shipment
@@ -43,7 +44,7 @@ class Shipping:
         *,
         admit: Admit = welcome,
         arrived: Arrived = lambda *_: None,
-        broke: Callable[[BaseException], None] = lambda _: None,
+        blame: Callable[[NodeId, str, str], None] = lambda *_: None,
     ) -> None:
         self.chunks = chunks
         self.loading = Loading(chunks)
@@ -51,7 +52,8 @@ class Shipping:
         self.hang_up: Callable[[NodeId], None] = lambda _peer: None
         self.admit = admit
         self._arrived = arrived
-        self.broke = broke
+        self._blame = blame
+        self._closing: set[asyncio.Task[None]] = set()
         self._lanes: dict[NodeId, Lane] = {}
         self._shipments: dict[tuple[ManifestId, NodeId], Shipment] = {}
         self._awaited: dict[ManifestId, set[asyncio.Future[None]]] = {}
@@ -91,10 +93,26 @@ class Shipping:
         """End everything."""
         if self._shaking is not None:
             self._shaking.cancel()
-        await asyncio.gather(*(lane.close() for lane in self._lanes.values()))
+        await asyncio.gather(*(lane.close() for lane in self._lanes.values()), *self._closing)
         for futures in self._awaited.values():
             for future in futures:
                 future.cancel()
+
+    def fault(self, peer: NodeId, lane: Lane, error: BaseException) -> None:
+        """A lane tells that it broke off: it is begun anew, on the next link."""
+        if self._lanes.get(peer) is not lane:
+            return
+        self.link_down(peer)
+        del self._lanes[peer]
+        closing = asyncio.get_running_loop().create_task(lane.close())
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+        for manifest in lane.wanted:
+            self.failed(manifest, NotFetched(peer, reason="gone", detail=in_words(error)))
+        for shipment in self.under_way():
+            if shipment.peer == peer:
+                self._lane(peer).begin(shipment)
+        self._blame(peer, "files", in_words(error))
 
     # Sending
 

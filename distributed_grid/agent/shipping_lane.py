@@ -77,8 +77,8 @@ class Office(Harbour, Protocol):
         """A transfer to a peer is over."""
         ...
 
-    def broke(self, error: BaseException) -> None:
-        """A mistake of ours."""
+    def fault(self, peer: NodeId, lane: "Lane", error: BaseException) -> None:
+        """What a peer says or wants cannot be handled."""
         ...
 
 
@@ -171,6 +171,11 @@ class Lane:
         elif self._is_up:
             self._replies.append(message)
             self._to_write.set()
+
+    @property
+    def wanted(self) -> tuple[ManifestId, ...]:
+        """What was asked for and has not come."""
+        return tuple(self._wanted)
 
     @property
     def is_sending(self) -> bool:
@@ -294,7 +299,7 @@ class Lane:
     def _over(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            self._office.broke(error)
+            self._office.fault(self.peer, self, error)
 
 
 def squeeze(data: bytes) -> bytes | None:

@@ -59,13 +59,19 @@ def troubles_of(
         "down, and rename that directory; else remove it. Was this node in a mesh, join it again"
         for one in sorted(here.parent.glob(f"{here.name}{BEFORE}*"))
     ]
-    if aside:
-        some = ", ".join(f"{kind} {name[:ID_DIGITS]}" for kind, name in sorted(aside)[:NAMED_MAX])
-        told.append(
-            f"{len(aside)} damaged rows of grid.db are left out: {some}. Put back a copy of grid.db "
-            "while the agent is down; all others are as before"
-        )
-    return tuple(told)
+    return (*told, *left_out(aside))
+
+
+def left_out(aside: Collection[tuple[str, str]]) -> tuple[str, ...]:
+    """What of the store is of no use, in a sentence."""
+    if not aside:
+        return ()
+    some = ", ".join(f"{kind} {name[:ID_DIGITS]}" for kind, name in sorted(aside)[:NAMED_MAX])
+    told = (
+        f"{len(aside)} damaged rows of grid.db are left out: {some}. Put back a copy of grid.db "
+        "while the agent is down; all others are as before"
+    )
+    return (told,)
 
 
 async def remove_output(root: str, known: Container[str], store: Store, *, turn: int = 0) -> int:

@@ -113,7 +113,7 @@ def everywhere(agent: Agent, mesh: MeshSide, *, user: str) -> Operations:
     tails = TailAnswers(agent.node, agent.store, agent.place.paths)
     answering = Asked(agent, workers=FarWorkers(agent.maps), tails=tails)
     questions = Questions(
-        JobLane(mesh), answering=answering, asker=asker_of(mesh), broke=mesh.broke
+        JobLane(mesh), answering=answering, asker=asker_of(mesh), blame=mesh.blame
     )
     mesh.on_link_lost = questions.lost
     agent.hear_questions(questions.told)

@@ -196,6 +196,7 @@ def mesh_finding(found: Nodes, *, now_ms: int) -> Finding:
     own = found.nodes[0]
     present = [node for node in found.nodes if node.health != "left"]
     admins = [node for node in present if "admin" in node.roles]
+    faulty = [node for node in present if node.faults]
     parts = [f"{found.mesh[:8]}, {len(present)} nodes, {len(admins)} admins"]
     remedies = []
     if own.note:
@@ -205,6 +206,14 @@ def mesh_finding(found: Nodes, *, now_ms: int) -> Finding:
         days = max(0, own.expires_ms - now_ms) // DAY_MS
         parts.append(f"the certificate of this node ends in {days} days")
         remedies.append("Connect it with an admin's machine, which renews it by itself")
+    if faulty:
+        parts += [
+            f"{node.name}: {node.note or 'what it said could not be handled'}" for node in faulty
+        ]
+        remedies.append(
+            "Bring those nodes to the version of this one; if that does not help, "
+            "report it with grid events, or remove them: grid kick"
+        )
     if len(admins) < ADMINS_MIN:
         parts.append(
             "if that one is lost, nobody can be let in" if admins else "nobody lets others in"

@@ -15,7 +15,9 @@ from distributed_grid.kernel.ready import Happened
 from distributed_grid.model.settings import LogFormat, LogLevel
 
 ORDER: Final[dict[str, int]] = {"debug": 0, "info": 1, "warning": 2, "error": 3}
-WARNED: Final = frozenset({"job.preempted"})  # Of jobs; all other events of theirs are news.
+WARNED: Final = frozenset(
+    {"job.preempted", "store.set_aside", "agent.mended"}
+)  # All others that are not of the mesh are news.
 
 
 def writer(stream: TextIO, *, level: LogLevel, form: LogFormat) -> Callable[[Happened], None]:

@@ -93,7 +93,7 @@ class TwoNodes:
             self.lanes.way(me),
             answering=answering,
             asker=lambda peer: Asker(peer, NAMES[peer], ("worker",)),
-            broke=self.broke.append,
+            blame=lambda *told: self.broke.append(told),
         )
         self.lanes.nodes[me] = made
         return made

@@ -30,7 +30,7 @@ from distributed_grid.wire.artifacts import (
     Refusal,
     WantManifest,
 )
-from tests.unit.artifacts.lab import BOB, EVE, a_store, noise
+from tests.unit.artifacts.lab import BOB, EVE, a_store, noise, packed
 
 
 def an_offer(body: bytes, content: int) -> Offer:
@@ -387,19 +387,55 @@ async def test_what_did_not_come_back_is_given_up(tmp_path, monkeypatch):
         assert bob.chunks.clear().bytes_left == 0
 
 
-async def test_a_mistake_of_ours_is_not_swallowed(tmp_path):
-    broke = []
+async def test_a_lane_that_breaks_off_costs_its_peer_the_link_and_is_begun_anew(tmp_path):
+    blamed, sent, is_broken = [], [], True
+    wanted = ManifestId("ab" * 32)
 
-    async def send(*_):
-        raise ZeroDivisionError
+    async def send(_peer, message):
+        if is_broken:
+            raise ZeroDivisionError
+        sent.append(message)
+        return True
 
-    bob = shipping.Shipping(a_store(tmp_path / "bob"), send, broke=broke.append)
+    bob = shipping.Shipping(
+        a_store(tmp_path / "bob"), send, blame=lambda *told: blamed.append(told)
+    )
     bob.link_up(EVE)
-    fetching = asyncio.get_running_loop().create_task(bob.fetch(EVE, ManifestId("ab" * 32)))
-    while not broke:
+    with pytest.raises(shipping_in.NotFetched, match="gone"):
+        await bob.fetch(EVE, wanted)
+    assert [(peer, kind) for peer, kind, _ in blamed] == [(EVE, "files")]
+    assert blamed[0][2].startswith("ZeroDivisionError")
+
+    is_broken = False
+    bob.link_up(EVE)
+    fetching = asyncio.get_running_loop().create_task(bob.fetch(EVE, wanted))
+    while not sent:
         await asyncio.sleep(0)
     await bob.close()
     with pytest.raises(asyncio.CancelledError):
         await fetching
 
-    assert isinstance(broke[0], ZeroDivisionError)
+
+async def test_what_is_sent_on_a_lane_that_breaks_off_is_sent_on_the_next_link(tmp_path):
+    sent, broken = [], [True]
+
+    async def send(_peer, message):
+        if broken:
+            broken.clear()
+            raise ZeroDivisionError
+        sent.append(message)
+        return True
+
+    bob = shipping.Shipping(a_store(tmp_path / "bob"), send)
+    folder = tmp_path / "files"
+    folder.mkdir()
+    manifest = packed(bob, folder)
+    bob.link_up(EVE)
+    await bob.ship(EVE, manifest)
+    while broken:
+        await asyncio.sleep(0)
+    bob.link_up(EVE)
+    while not sent:
+        await asyncio.sleep(0)
+    assert isinstance(sent[0], Offer)
+    await bob.close()
