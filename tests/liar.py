@@ -37,6 +37,9 @@ def replaced(member: Member, app: str) -> Member:
     return member
 
 
+PATIENCE_S = 120.0  # With the mouth: longer than it takes for anything.
+
+
 class Liar:
     """What a lying member says, and what it is told."""
 
@@ -81,7 +84,7 @@ class Liar:
 
     def _asked(self, words: list[object]):
         with socket.socket(socket.AF_UNIX) as line:
-            line.settimeout(SAID_S + 10)
+            line.settimeout(PATIENCE_S)
             line.connect(str(self.member.home / MOUTH))
             line.sendall(msgspec.msgpack.encode(words))
             line.shutdown(socket.SHUT_WR)

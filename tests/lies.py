@@ -77,6 +77,7 @@ def absurd(me: NodeId, job: str, tag: str) -> dict[str, list[bytes]]:
     ]  # fmt: skip
     reserve = Reserve(job=greedy.id, epoch=epoch, number=1, spec=greedy)
     return {
+        "gangs of a thousand ranks that need nothing": gangs,
         "a report that begins beyond all numbers": [bent(report, first=HUGE)],
         "a report of a negative number of ends": [bent(report, first=-1)],
         "a store with a negative number of votes": [
@@ -90,7 +91,6 @@ def absurd(me: NodeId, job: str, tag: str) -> dict[str, list[bytes]]:
         ],
         "room for more leases than can be": [bent(reserve, leases=FAR)],
         "an epoch beyond all numbers": [bent(reserve, epoch=[HUGE, me])],
-        "gangs of a thousand ranks that need nothing": gangs,
     }
 
 

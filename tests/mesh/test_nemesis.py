@@ -16,7 +16,7 @@ SECONDS = 12
 
 
 def test_whatever_fails_every_job_ends_once_as_it_had_to_and_nothing_is_left():
-    verdict = play(16, SECONDS, with_liar=False)
+    verdict = play(16, SECONDS)
     told(verdict, SECONDS)
 
     assert not verdict.violations

@@ -52,6 +52,7 @@ class Promise(msgspec.Struct):
     is_kept: bool = False  # The agent said that it is durable.
     is_cancelled: bool = False  # The agent said that it ends.
     word: str = ""  # What came instead.
+    after: str = ""  # The job that it comes after.
 
 
 class People:
@@ -120,7 +121,8 @@ class People:
                     state, ends = "skipped", None
         words = ["sh", "-c", SCRIPT, str(self.runs / tag), str(steps), str(code)]
         spec = specification(words, {"name": tag, "cwd": self._empty, **wishes}, after=after)
-        return spec, Promise(spec.id, kind, tag, member.name, state, ends)
+        waits_for = after[0].job if after else ""
+        return spec, Promise(spec.id, kind, tag, member.name, state, ends, after=waits_for)
 
     def _condition(self, dice: random.Random) -> tuple[tuple[After, ...], bool]:
         """A job to come after, and whether what is wanted of it comes true."""

@@ -59,7 +59,7 @@ class Lying(threading.Thread):
         self.said = self.knowing = 0
 
     def run(self) -> None:
-        while not self._over.wait(self._dice.uniform(0.1, 0.8)):
+        while not self._over.wait(self._dice.uniform(0.1, 0.5)):
             with contextlib.suppress(OSError, AssertionError, msgspec.MsgspecError):
                 self._lie()
 
@@ -72,7 +72,7 @@ class Lying(threading.Thread):
         job = dice.choice(known).id
         tag = str(self.said)
         messages = dice.choice(list(lies.absurd(liar.me, job, tag).values()))
-        if dice.random() < 0.7:
+        if dice.random() < 0.95:  # What cannot be read closes the link, for a while.
             record = liar.learn(victim, job, within_s=2)
             leases = list(record.attempts) if record is not None else []
             self.knowing += bool(leases)
@@ -200,3 +200,6 @@ def _story(
         for words in (("job", promise.id), ("explain", promise.id)):
             done = member(*words)
             yield f"  {member.name}: " + (done.stdout + done.stderr).replace("\n", "\n    ")
+    for other in people.promises:
+        if other.id == promise.after:
+            yield from _story(other, honest, people, history)
