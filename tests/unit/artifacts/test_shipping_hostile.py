@@ -426,13 +426,16 @@ async def test_what_is_sent_on_a_lane_that_breaks_off_is_sent_on_the_next_link(t
         sent.append(message)
         return True
 
-    bob = shipping.Shipping(a_store(tmp_path / "bob"), send)
+    blamed = []
+    bob = shipping.Shipping(
+        a_store(tmp_path / "bob"), send, blame=lambda *told: blamed.append(told)
+    )
     folder = tmp_path / "files"
     folder.mkdir()
     manifest = packed(bob, folder)
     bob.link_up(EVE)
     await bob.ship(EVE, manifest)
-    while broken:
+    while not blamed:
         await asyncio.sleep(0)
     bob.link_up(EVE)
     while not sent:
