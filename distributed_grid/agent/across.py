@@ -161,7 +161,8 @@ class AcrossSide:
         So the busier a node is, the more share one step, one record of a job and one sync.
         """
         while True:
-            words = [word for word in await self.inbox.some() if not self._is_put_off(*word)]
+            some = await self.inbox.some()
+            words = [word for word in some if not self._is_refused_or_put_off(*word)]
             if not words:
                 continue
             self._find_disk()
@@ -195,6 +196,10 @@ class AcrossSide:
     def _find_disk(self) -> None:
         if self._node.across is not None:
             self._node.across.find_disk(is_full=self.is_disk_full())
+
+    def _is_refused_or_put_off(self, peer: NodeId, message: JobMessage) -> bool:
+        """Whether it was said before its sender lost its link, or is told later."""
+        return self._mesh.is_refused(peer) or self._is_put_off(peer, message)
 
     def _is_put_off(self, peer: NodeId, message: JobMessage) -> bool:
         """Whether it is told later, when what it names is here."""

@@ -222,8 +222,8 @@ class MeshSide:
 
     def is_refused(self, peer: NodeId) -> bool:
         """Whether a peer has no link for a while, for what it has said."""
-        now_us = self.ground.now().mono_us
-        return self.parts is not None and self.mesh.faults.left_us(peer, now_us) > 0
+        faults = self.parts.mesh.faults if self.parts is not None else None
+        return bool(faults and faults.total and faults.left_us(peer, self.ground.now().mono_us))
 
     def blame(self, peer: NodeId, kind: str, why: str) -> None:
         """What a peer said could not be handled: that costs it its link."""

@@ -142,13 +142,13 @@ async def test_nobody_steps_while_the_memory_is_being_built(monkeypatch):
 
 def test_a_step_during_which_the_machine_did_something_else_has_not_worked_so_long():
     with limited(0.02):
-        assert not threading.Event().wait(0.05)
+        assert not threading.Event().wait(0.6)
 
 
 async def test_in_other_threads_nothing_is_limited():
     def busy():
         with limited(0.01):
-            until_s = time.monotonic() + 0.05
+            until_s = time.monotonic() + 0.6
             while time.monotonic() < until_s:
                 pass
 
