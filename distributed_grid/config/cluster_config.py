@@ -31,6 +31,7 @@ from distributed_grid.config.documents import read_located
 from distributed_grid.config.shape import shaped
 from distributed_grid.config.variants import normalised
 from distributed_grid.errors import BadInput, BadValue, UnknownName
+from distributed_grid.model.bounds import Most, Name, Sentence
 
 # Words that mean the same in any case.
 _LOWER: Final = ("logging.format", "resource_sharing.mode", "resource_sharing.policy")
@@ -41,8 +42,8 @@ _OWN: Final = frozenset({"told", "notes", "source"})  # About the file, not in i
 class ClusterConfig(Section, frozen=True, kw_only=True, omit_defaults=True):
     """A cluster: its machines, how jobs run, what is lent. No machines listed: this one."""
 
-    name: str = "grid"
-    nodes: tuple[NodeConfig, ...] = ()
+    name: Name = "grid"
+    nodes: Most[NodeConfig] = ()
     execution: ExecutionConfig = ExecutionConfig()
     logging: LoggingConfig = LoggingConfig()
     resource_sharing: ResourceSharingConfig = ResourceSharingConfig()
@@ -51,11 +52,11 @@ class ClusterConfig(Section, frozen=True, kw_only=True, omit_defaults=True):
     health_check: HealthCheckConfig = HealthCheckConfig()
     sync: SyncConfig = SyncConfig()
     ray: RayConfig = RayConfig()
-    remote_root: str = "~/grid_workspace"
+    remote_root: Sentence = "~/grid_workspace"
     # What the file and the variables said, in the one shape of all.
     told: dict[str, Any] = msgspec.field(default_factory=dict)
-    notes: tuple[str, ...] = ()  # What a person should know about the file.
-    source: str = ""  # The file.
+    notes: Most[Sentence] = ()  # What a person should know about the file.
+    source: Sentence = ""  # The file.
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "nodes", tuple(self.nodes))  # A list is fine too.

@@ -9,6 +9,8 @@ from typing import Literal
 
 import msgspec
 
+from distributed_grid.model.bounds import Count, Environment, Most, Name, Sentence
+
 
 class Section(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One section; what is left out has its default."""
@@ -27,16 +29,16 @@ class NodeSharingConfig(Section, frozen=True, kw_only=True, omit_defaults=True):
 class NodeConfig(Section, frozen=True, kw_only=True, omit_defaults=True):
     """A machine of the cluster."""
 
-    name: str
-    host: str = ""  # Empty: as its name.
-    user: str = ""  # Empty: whoever runs Grid.
-    port: int = 22
-    gpu_count: int = 0
-    memory_gb: int = 1
-    cpu_count: int = 4
+    name: Name
+    host: Name = ""  # Empty: as its name.
+    user: Name = ""  # Empty: whoever runs Grid.
+    port: Count = 22
+    gpu_count: Count = 0
+    memory_gb: Count = 1
+    cpu_count: Count = 4
     role: Literal["master", "worker"] = "worker"
-    ssh_key_path: str | None = None
-    tags: tuple[str, ...] = ()
+    ssh_key_path: Sentence | None = None
+    tags: Most[Name] = ()
     resource_sharing: NodeSharingConfig = NodeSharingConfig()
 
     def __post_init__(self) -> None:
@@ -50,12 +52,12 @@ class NodeConfig(Section, frozen=True, kw_only=True, omit_defaults=True):
 class ExecutionConfig(Section, frozen=True, kw_only=True, omit_defaults=True):
     """How jobs of the cluster run unless they say otherwise; only what was set counts."""
 
-    default_nodes: int = 1
-    default_gpus_per_node: int = 1
-    timeout_seconds: int = 3600
-    retry_attempts: int = 3
-    working_directory: str = "/tmp/grid"  # noqa: S108  (the default of seed 003)
-    environment: dict[str, str] = {}
+    default_nodes: Count = 1
+    default_gpus_per_node: Count = 1
+    timeout_seconds: Count = 3600
+    retry_attempts: Count = 3
+    working_directory: Sentence = "/tmp/grid"  # noqa: S108  (the default of seed 003)
+    environment: Environment = {}
 
     def __post_init__(self) -> None:
         whole = str(Path(self.working_directory).expanduser().absolute())
@@ -66,15 +68,15 @@ class ExecutionConfig(Section, frozen=True, kw_only=True, omit_defaults=True):
 class LoggingConfig(Section, frozen=True, kw_only=True, omit_defaults=True):
     """What is told, and how."""
 
-    level: str = "INFO"
+    level: Name = "INFO"
     format: Literal["json", "text"] = "json"
-    file_path: str | None = None
+    file_path: Sentence | None = None
 
 
 class MetricsConfig(Section, frozen=True, kw_only=True, omit_defaults=True):
     """Numbers for Prometheus."""
 
-    port: int = 8000
+    port: Count = 8000
     enabled: bool = False
 
 
@@ -104,8 +106,8 @@ class AutoOffloadConfig(Section, frozen=True, kw_only=True, omit_defaults=True):
     cpu: float = 80.0
     memory: float = 70.0
     gpu: float = 90.0
-    check_interval_seconds: int = 5
-    cooldown_seconds: int = 30
+    check_interval_seconds: Count = 5
+    cooldown_seconds: Count = 30
 
 
 class ResourceSharingConfig(Section, frozen=True, kw_only=True, omit_defaults=True):
@@ -114,12 +116,12 @@ class ResourceSharingConfig(Section, frozen=True, kw_only=True, omit_defaults=Tr
     enabled: bool = True
     mode: Literal["offload_only", "share_and_offload", "dynamic_balancing"] = "dynamic_balancing"
     policy: Literal["conservative", "balanced", "aggressive", "predictive"] = "balanced"
-    check_interval: int = 60
-    offer_expiry: int = 300
-    max_offers_per_node: int = 5
-    monitoring_interval_seconds: int = 10
-    rebalance_interval_seconds: int = 30
-    allocation_timeout_minutes: int = 10
+    check_interval: Count = 60
+    offer_expiry: Count = 300
+    max_offers_per_node: Count = 5
+    monitoring_interval_seconds: Count = 10
+    rebalance_interval_seconds: Count = 30
+    allocation_timeout_minutes: Count = 10
     thresholds: ThresholdsConfig = ThresholdsConfig()
     auto_offload: AutoOffloadConfig = AutoOffloadConfig()
 
@@ -127,37 +129,37 @@ class ResourceSharingConfig(Section, frozen=True, kw_only=True, omit_defaults=Tr
 class SshConfig(Section, frozen=True, kw_only=True, omit_defaults=True):
     """How machines without an agent are reached."""
 
-    timeout: int = 10
-    connect_timeout: int = 5
-    max_retries: int = 3
-    pool_size: int = 10
-    key_file: str | None = None
+    timeout: Count = 10
+    connect_timeout: Count = 5
+    max_retries: Count = 3
+    pool_size: Count = 10
+    key_file: Sentence | None = None
 
 
 class HealthCheckConfig(Section, frozen=True, kw_only=True, omit_defaults=True):
     """How often and how machines are looked at."""
 
-    timeout: int = 3
-    max_workers: int = 20
+    timeout: Count = 3
+    max_workers: Count = 20
     cpu_weight: float = 1.0
     gpu_weight: float = 3.0
-    refresh_interval: int = 60
+    refresh_interval: Count = 60
 
 
 class SyncConfig(Section, frozen=True, kw_only=True, omit_defaults=True):
     """What of the working directory travels."""
 
-    exclude_patterns: tuple[str, ...] = ()
+    exclude_patterns: Most[Name] = ()
     use_checksums: bool = True
     follow_symlinks: bool = False
-    max_parallel_transfers: int = 5
+    max_parallel_transfers: Count = 5
 
 
 class RayConfig(Section, frozen=True, kw_only=True, omit_defaults=True):
     """A Ray cluster on demand."""
 
-    dashboard_port: int = 8265
-    redis_port: int = 6379
+    dashboard_port: Count = 8265
+    redis_port: Count = 6379
     head_bind_all: bool = False
-    namespace: str = ""
-    log_level: str = "INFO"
+    namespace: Name = ""
+    log_level: Name = "INFO"
