@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from distributed_grid.model.booking import Booking
-from distributed_grid.model.bounds import Bytes, Count, Lot, Moment, Most, Name, Story
+from distributed_grid.model.bounds import Bytes, Count, Lot, Moment, Most, Name, Span, Story
 from distributed_grid.model.ids import JobId
 from distributed_grid.model.lending import Offer, Withheld
 from distributed_grid.model.priority import Priority
@@ -61,7 +61,7 @@ class ChangeOffers(msgspec.Struct, frozen=True, kw_only=True):
     """The owner's word: pause lending, go on, set one of its terms, or go back to the file's."""
 
     action: Literal["pause", "resume", "set", "reset"]
-    for_ms: Moment = 0  # Of a pause; 0: until `resume`.
+    for_ms: Span = 0  # Of a pause; 0: until `resume`.
     # As in the file, below `resource_sharing`: thresholds.cpu_percent_max; or `preset`.
     key: Name = ""
     value: Story = ""

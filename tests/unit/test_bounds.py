@@ -22,6 +22,7 @@ from distributed_grid.wire.gangs import CommitHold, Held, HeldLease
 from distributed_grid.wire.keeper import Ended, Run, Usage
 from distributed_grid.wire.mesh import JUNK
 from distributed_grid.wire.register import Member, Recollect, Recollected
+from distributed_grid.wire.sharing import ChangeOffers
 from tests.node_world import a_job
 
 NODE = NodeId("a" * 64)
@@ -218,3 +219,12 @@ def test_every_id_that_the_mesh_makes_is_a_name():
 
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(member), type=Member) == member
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(fence), type=Fence) == fence
+
+
+def test_a_pause_ends_at_a_moment_that_can_be_told():
+    def paused(for_ms: int) -> ChangeOffers:
+        return msgspec.json.decode(b'{"action":"pause","for_ms":%d}' % for_ms, type=ChangeOffers)
+
+    assert MOMENT_MS_MAX - paused(bounds.SPAN_MS_MAX).for_ms > 2**45, "from any day that is near"
+    with pytest.raises(msgspec.ValidationError):
+        paused(bounds.SPAN_MS_MAX + 1)

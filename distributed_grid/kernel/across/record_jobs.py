@@ -21,7 +21,7 @@ from distributed_grid.kernel.across.record_parts import (
 from distributed_grid.kernel.across.record_runs import states_of
 from distributed_grid.kernel.across.record_writing import STATES
 from distributed_grid.kernel.chunks import ranges_of
-from distributed_grid.kernel.jobs import Attempt, Job, Progress
+from distributed_grid.kernel.jobs import WROTE_KEPT, Attempt, Job, Progress
 from distributed_grid.model.job import Array
 from distributed_grid.wire.api import StoryLine
 
@@ -70,7 +70,7 @@ def job_of(record: JobRecord) -> Job:
             mean_us=standing.mean_us,
             whys=dict(standing.whys),
         )
-        for run in filter(lambda one: one.attempt, record.runs):
+        for run in [one for one in record.runs if one.attempt][-WROTE_KEPT:]:
             was_home = run.node == run.epoch.node  # There it is called as the job, no guest.
             called = record.job if was_home else run.attempt
             job.progress.remember([(run.start, run.stop)], run.node, called, run.number)

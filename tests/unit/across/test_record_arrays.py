@@ -1,8 +1,12 @@
 """What a successor knows of an array."""
 
+import msgspec
+
 from distributed_grid.kernel.across.record_bytes import decode, encode
 from distributed_grid.kernel.across.record_jobs import job_of
+from distributed_grid.kernel.across.record_runs import GOOD, Run
 from distributed_grid.kernel.across.record_writing import record_of
+from distributed_grid.kernel.jobs import WROTE_KEPT
 from distributed_grid.model.job import Array
 from tests.node_world import a_job
 from tests.unit.across.test_record import FIRST, OTHER, a_home
@@ -33,3 +37,17 @@ def test_a_successor_knows_as_what_guest_an_index_ran_elsewhere():
 
     assert (again.progress.hosts[told.host], told.lease) == (OTHER, job.attempts[0].lease)
     assert again.progress.forgotten(1) is None
+
+
+def test_of_who_ran_a_long_array_a_successor_keeps_the_last():
+    array = a_job("array", array=Array(stop=3 * WROTE_KEPT, width=1))
+    _, (job,) = a_home(array)
+    runs = tuple(
+        Run(at, at + 1, GOOD, f"{at:x}", FIRST.epoch, 1, OTHER) for at in range(3 * WROTE_KEPT)
+    )
+    record = msgspec.structs.replace(record_of(job, FIRST), runs=runs)
+    again = job_of(record).progress
+
+    assert len(again.wrote) == WROTE_KEPT
+    assert again.forgotten(3 * WROTE_KEPT - 1).lease == f"{3 * WROTE_KEPT - 1:x}"
+    assert again.forgotten(0) is None
