@@ -68,6 +68,11 @@ def is_alive(pid: int) -> bool:
     return stat.rpartition(")")[2].split()[0] not in "ZX"
 
 
+def parent_of(pid: int) -> int:
+    """Of a process that exists."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 class KeeperLab:
     """One keeper at a time, in one directory."""
 
@@ -129,6 +134,10 @@ class KeeperLab:
     def kill(self) -> None:
         """The keeper alone, as the kernel would when memory runs out."""
         os.kill(self.pid, signal.SIGKILL)
+
+    def sentinels(self) -> list[int]:
+        """Its parent, and the parent of that."""
+        return [(parent := parent_of(self.pid)), parent_of(parent)]
 
     def let_agent_go(self) -> None:
         """The agent's program ends by itself."""

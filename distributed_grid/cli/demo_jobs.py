@@ -22,6 +22,7 @@ from rich.text import Text
 
 from distributed_grid.cli import render
 from distributed_grid.client.cluster import Cluster, JobHandle, connect
+from distributed_grid.client.resting import rest
 from distributed_grid.model import bytesize, duration
 from distributed_grid.wire.api import ENDED, JobView
 
@@ -108,7 +109,7 @@ def _until(is_so: Callable[[], bool], otherwise: str) -> None:
     deadline = time.monotonic() + DEADLINE_S
     while not is_so():
         assert time.monotonic() < deadline, otherwise
-        time.sleep(LOOK_S)
+        rest(LOOK_S)
 
 
 def _some_ran(views: list[JobView]) -> bool:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from distributed_grid.client.cluster import Cluster, connect
+from distributed_grid.client.resting import rest
 from distributed_grid.errors import GridError
 
 GRID: Final = (sys.executable, "-P", "-m", "distributed_grid")
@@ -126,4 +127,4 @@ def _until_together(all_of_them: list[Machine]) -> None:
     deadline = time.monotonic() + TOGETHER_S
     while any(machine.sees() < len(all_of_them) for machine in all_of_them):
         assert time.monotonic() < deadline, "the machines did not find each other"
-        time.sleep(LOOK_S)
+        rest(LOOK_S)

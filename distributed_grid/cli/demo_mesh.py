@@ -18,6 +18,7 @@ from rich.text import Text
 from distributed_grid.cli import render
 from distributed_grid.cli.demo_machines import Machine, machines
 from distributed_grid.client.cluster import Cluster, JobHandle
+from distributed_grid.client.resting import rest
 from distributed_grid.wire.api import ENDED, JobView
 from distributed_grid.wire.mesh_api import NodeView
 
@@ -81,7 +82,7 @@ class _Tour:
                 if is_so(self.views):
                     return
                 assert time.monotonic() < deadline, "the jobs did not come to their end"
-                time.sleep(LOOK_S)
+                rest(LOOK_S)
 
     def _look(self) -> None:
         self.views = [self._cluster.job(job) for job in self._jobs]

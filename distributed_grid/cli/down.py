@@ -10,6 +10,7 @@ import click
 from distributed_grid.cli.agent import caller, data_dir_option, json_option, print_json
 from distributed_grid.client import calls
 from distributed_grid.client.blocking import Caller
+from distributed_grid.client.resting import rest
 from distributed_grid.errors import GridError, NoAgent
 from distributed_grid.wire.api import NodeStatus
 
@@ -62,7 +63,7 @@ def stop(agent: Caller, *, stop_jobs: bool) -> NodeStatus:
     while any(lives(pid) for pid in awaited):
         if time.monotonic() > deadline:
             raise StillUp(agent.path)
-        time.sleep(LOOK_S)
+        rest(LOOK_S)
     return status
 
 

@@ -4,7 +4,6 @@ Lives here: filters, the table, watching. Never here: one job in full (`job`).
 """
 
 import sys
-import time
 from typing import Any, Final, NoReturn
 
 import click
@@ -14,6 +13,7 @@ from distributed_grid.cli.agent import caller, data_dir_option, json_option, pri
 from distributed_grid.cli.nodes import node_names
 from distributed_grid.client import across_calls, calls, sharing_calls
 from distributed_grid.client.blocking import Caller
+from distributed_grid.client.resting import rest
 from distributed_grid.model import duration, milli
 from distributed_grid.wire.api import JOBS_MAX, Jobs, JobView
 from distributed_grid.wire.sharing import Queue, QueueEntry
@@ -77,14 +77,14 @@ def _watch(agent: Caller, wanted: dict[str, Any], *, as_json: bool) -> NoReturn:
         with Live(console=render.out(), screen=False, auto_refresh=False) as live:
             while True:
                 live.update(_table(agent.run(calls.jobs(**wanted))), refresh=True)
-                time.sleep(REFRESH_S)
+                rest(REFRESH_S)
     before = None
     while True:
         page = agent.run(calls.jobs(**wanted))
         if page != before:
             _show(page, as_json=as_json)
         before = page
-        time.sleep(REFRESH_S)
+        rest(REFRESH_S)
 
 
 def _refuse_filters(**told: Any) -> None:

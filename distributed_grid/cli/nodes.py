@@ -5,7 +5,6 @@ Lives here: the table, watching, and names for completion. Never here: what the 
 """
 
 import sys
-import time
 from typing import Any, Final, NoReturn
 
 import click
@@ -15,6 +14,7 @@ from distributed_grid.cli import text
 from distributed_grid.cli.agent import caller, data_dir_option, json_option, print_json
 from distributed_grid.client import mesh_calls
 from distributed_grid.client.blocking import Caller
+from distributed_grid.client.resting import rest
 from distributed_grid.errors import GridError
 from distributed_grid.model import bytesize, milli
 from distributed_grid.wire.mesh_api import Nodes, NodeView
@@ -54,7 +54,7 @@ def _watch(agent: Caller, *, as_json: bool) -> NoReturn:
         with Live(console=render.out(), screen=False, auto_refresh=False) as live:
             while True:
                 live.update(_table(agent.run(mesh_calls.nodes())), refresh=True)
-                time.sleep(REFRESH_S)
+                rest(REFRESH_S)
     before: list[NodeView] = []
     while True:
         found = agent.run(mesh_calls.nodes())
@@ -63,7 +63,7 @@ def _watch(agent: Caller, *, as_json: bool) -> NoReturn:
             _show(found, as_json=as_json)
             sys.stdout.flush()
         before = now
-        time.sleep(REFRESH_S)
+        rest(REFRESH_S)
 
 
 def _show(found: Nodes, *, as_json: bool) -> None:

@@ -5,7 +5,6 @@ Lives here: both tables, together. Never here: all there is to say of a node (`n
 """
 
 import sys
-import time
 from typing import Any, Final, NamedTuple
 
 import click
@@ -14,6 +13,7 @@ from distributed_grid.cli import text
 from distributed_grid.cli.agent import caller, data_dir_option, json_option, print_json
 from distributed_grid.client import calls, mesh_calls
 from distributed_grid.client.blocking import Caller
+from distributed_grid.client.resting import rest
 from distributed_grid.model import bytesize, milli
 from distributed_grid.wire.api import Jobs, JobView
 from distributed_grid.wire.mesh_api import Nodes, NodeView
@@ -56,7 +56,7 @@ def command(*, once: bool, limit: int, as_json: bool, data_dir: str | None) -> N
         with Live(console=render.out(), screen=True, auto_refresh=False) as live:
             while True:
                 live.update(_picture(_look(agent, limit)), refresh=True)
-                time.sleep(REFRESH_S)
+                rest(REFRESH_S)
 
 
 def _look(agent: Caller, limit: int) -> Seen:

@@ -27,6 +27,7 @@ from distributed_grid.cli.status import in_a_line
 from distributed_grid.client import calls, door, mesh_calls
 from distributed_grid.client.blocking import Caller
 from distributed_grid.client.door import home_of
+from distributed_grid.client.resting import rest
 from distributed_grid.edges.home import prepare, read_pid
 from distributed_grid.errors import AgentRuns, GridError, NoAgent
 from distributed_grid.model.home import Home
@@ -229,7 +230,7 @@ def _adopted(home: Home, app: list[str]) -> bool:
                 raise AgentRuns(home.data, pid=answer.agent_pid or answer.keeper_pid)
             with Caller(home.socket, coming_s=0) as agent:
                 _refuse_second(agent, home)  # One that does not answer is about to go, or to come.
-            time.sleep(LOOK_S)
+            rest(LOOK_S)
     except RunnerGone:
         return False  # The keeper went while we asked.
     return True
@@ -249,7 +250,7 @@ def _await_answer(agent: Caller, home: Home, keeper: Keeper) -> NodeStatus:
                 _end_keeper(home)
                 why = f"it does not answer after {START_S:g} s; it said: {_last_words(home)}"
                 raise NotUp(home, why=why) from None
-            time.sleep(LOOK_S)
+            rest(LOOK_S)
 
 
 def _end_keeper(home: Home) -> None:
@@ -301,4 +302,4 @@ def _show_line(agent: Caller, keeper: Keeper) -> None:
         if is_shown:
             columns = os.get_terminal_size(sys.stderr.fileno()).columns
             click.echo(f"\r\x1b[K{in_a_line(status)[: columns - 1]}", err=True, nl=False)
-        time.sleep(LINE_S)
+        rest(LINE_S)

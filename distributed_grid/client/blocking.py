@@ -27,6 +27,7 @@ from distributed_grid.client.exchange import (
     Response,
 )
 from distributed_grid.client.patience import RETRY_S, Patience
+from distributed_grid.client.resting import rest
 from distributed_grid.client.streams import Stream
 from distributed_grid.errors import NoAgent
 
@@ -304,7 +305,7 @@ class Caller:
 
     def _pause(self) -> None:
         if self._wake_fd is None:
-            time.sleep(RETRY_S)
+            rest(RETRY_S)
         elif select.select([self._wake_fd], [], [], RETRY_S)[0]:
             raise Woken
 

@@ -16,6 +16,7 @@ from distributed_grid.client.blocking import Caller, Line
 from distributed_grid.client.map_pools import AWAY_S, SURVIVED, HeldPool, IdlePools, Results
 from distributed_grid.client.mapping import Mapping
 from distributed_grid.client.patience import RETRY_S
+from distributed_grid.client.resting import rest
 from distributed_grid.errors import GridError
 
 R = TypeVar("R")
@@ -116,7 +117,7 @@ class MapResults(Results[R, Line], Iterator[R]):
                 caller.run(self._mapping.converse())
             except SURVIVED as error:
                 if self._needs_pause(error, is_late=time.monotonic() > until_s):
-                    time.sleep(RETRY_S)
+                    rest(RETRY_S)
             else:
                 return
 

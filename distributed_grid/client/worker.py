@@ -21,6 +21,7 @@ from distributed_grid.client import map_calls, pickling
 from distributed_grid.client.blocking import Caller
 from distributed_grid.client.pickling import outcome_of, raised_of, unpacked
 from distributed_grid.client.printing import Prints
+from distributed_grid.client.resting import rest
 from distributed_grid.errors import GridError, MeshUnreachable, NoAgent, NotFound, Overloaded
 from distributed_grid.model.ids import JobId
 from distributed_grid.wire.maps import (
@@ -178,7 +179,7 @@ class Worker:
             except AWAY:
                 if time.monotonic() > until_s:
                     return None
-                time.sleep(RETRY_S)
+                rest(RETRY_S)
 
     def _value(self, name: str) -> mmap.mmap:
         """A large value of a call: this machine has it once, and a call's changes are its own."""
@@ -192,7 +193,7 @@ class Worker:
             except (*AWAY, FileNotFoundError):  # It made room for others in between.
                 if time.monotonic() > until_s:
                     raise
-                time.sleep(RETRY_S)
+                rest(RETRY_S)
 
 
 def _popped(calls: deque[MapCall]) -> MapCall | None:

@@ -286,3 +286,16 @@ def test_a_clock_that_is_set_back_turns_no_story_around(lab):
         assert all(one["started_ms"] <= one["ended_ms"] for one in view["attempts"])
     lab("down", "--stop-jobs")
     assert process.wait(20) == 0
+
+
+@pytest.mark.skipif(FAKETIME is None, reason="needs libfaketime: apt-get install faketime")
+@pytest.mark.parametrize("monotonic", ["faked", "left alone"])
+def test_an_agent_comes_up_and_runs_jobs_under_a_faked_clock(lab, monotonic):
+    fake = {"LD_PRELOAD": str(FAKETIME), "FAKETIME": "-3d"}
+    if monotonic == "left alone":
+        fake["FAKETIME_DONT_FAKE_MONOTONIC"] = "1"
+    up = lab("up", "--detach", env=fake)
+
+    assert (up.returncode, up.stderr) == (0, b"")
+    assert lab("run", "echo", "here", env=fake).stdout == b"here\n"
+    assert lab("down", env=fake).returncode == 0

@@ -87,6 +87,36 @@ def test_a_killed_keeper_takes_its_jobs_along_within_a_second(
     assert lab.wait() == 137
 
 
+@pytest.mark.parametrize("other", ["parent", "grandparent", "process groups"])
+def test_a_keeper_killed_with_one_of_its_sentinels_leaves_no_process(
+    any_lab: KeeperLab, tmp_path: Path, other: str
+) -> None:
+    """Whoever kills two at once meets a third; also what left its session and its parents."""
+    lab = any_lab
+    child, daemon = tmp_path / "child", tmp_path / "daemon"
+    lab.send(
+        lab.a_shell(
+            f"(env -i setsid sh -c '(echo $$ >{daemon}; exec sleep 600) &' &)\n"
+            f"sh -c 'trap \"\" TERM HUP; echo $$ >{child}; while :; do sleep 1; done'"
+        )
+    )
+    pids = [lab.started().pid, lab.pid_from(child), lab.pid_from(daemon), lab.agent_pid]
+    parent, grandparent = lab.sentinels()
+    assert len({os.getpgid(pid) for pid in (lab.pid, parent, grandparent)}) == 3
+    assert lab.process
+    assert lab.process.pid == grandparent
+    if other == "process groups":
+        os.killpg(os.getpgid(lab.pid), signal.SIGKILL)
+        os.killpg(os.getpgid(parent), signal.SIGKILL)
+    else:
+        os.kill(parent if other == "parent" else grandparent, signal.SIGKILL)
+        lab.kill()
+
+    wait_until(lambda: not any(map(is_alive, [*pids, lab.pid, parent])), within_s=1.0)
+    lab.wait()
+    wait_until(lambda: not lab.groups())
+
+
 def test_the_next_keeper_tells_what_the_killed_one_ran(new_lab: KeeperLab, tmp_path: Path) -> None:
     lab = new_lab.start()
     lab.shell_outcome("exit 3")

@@ -23,6 +23,7 @@ from distributed_grid.client.futures.submissions import Submissions, Submitted
 from distributed_grid.client.map_pools import AWAY_S, SURVIVED, HeldPool, needs_pause
 from distributed_grid.client.map_results import Pools
 from distributed_grid.client.patience import RETRY_S
+from distributed_grid.client.resting import rest
 from distributed_grid.errors import GridError, NoAgent
 
 _LIVING: Final["weakref.WeakSet[Feeder]"] = weakref.WeakSet()
@@ -162,7 +163,7 @@ class Feeder:
             now_s = time.monotonic()
             self._until_s = self._until_s or now_s + AWAY_S
             if needs_pause(held, self._caller.path, error, is_late=now_s > self._until_s):
-                time.sleep(RETRY_S)
+                rest(RETRY_S)
 
     def _send(self) -> None:
         """Tell calls, and hear what there is."""

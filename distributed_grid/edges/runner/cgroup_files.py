@@ -9,8 +9,8 @@ switched on for our children where the kernel lets us.
 import contextlib
 import fcntl
 import os
+import select
 import signal
-import time
 from typing import Final
 
 from distributed_grid.edges.runner import reap
@@ -243,7 +243,7 @@ def _end_members(path: str) -> None:
             return
         for pid in members:
             reap.send_signal(pid, signal.SIGKILL)
-        time.sleep(0.002)
+        select.select((), (), (), 0.002)  # `time.sleep` fails under some libfaketime.
 
 
 def _remove_tree(path: str) -> None:

@@ -50,16 +50,16 @@ def main(words: list[str]) -> int:
         sys.stderr.write(USAGE + "\n")
         return EXIT_USAGE
     _close_on_exec_all()
-    pipe = sentinel.part_from_sentinel()
+    pipes = sentinel.part_from_sentinels()
     code = EXIT_BUSY
     try:
-        code = _keep(arguments, pipe)
+        code = _keep(arguments, pipes)
     except GridError as problem:
         sys.stderr.write(f"{problem}\n")
     except OSError as problem:
         sys.stderr.write(f"the keeper cannot work in {arguments.data_dir}: {problem}\n")
     finally:
-        sentinel.dismiss(pipe, code)
+        sentinel.dismiss(pipes, code)
     return code
 
 
@@ -80,7 +80,7 @@ def parse(words: list[str]) -> Arguments | None:
     return Arguments(agent=agent, **{names[name]: value for name, value in values.items()})
 
 
-def _keep(arguments: Arguments, pipe: int) -> int:
+def _keep(arguments: Arguments, pipes: list[int]) -> int:
     data_dir = os.path.abspath(arguments.data_dir)
     os.makedirs(data_dir, 0o700, exist_ok=True)
     lock = _lock(data_dir)
@@ -96,7 +96,7 @@ def _keep(arguments: Arguments, pipe: int) -> int:
         boot_id=_boot_id(arguments.boot_id_file),
         cgroup_root=arguments.cgroup_root.rstrip("/"),
     )
-    sentinel.tell_groups(pipe, keeper.pool.paths)
+    sentinel.tell_groups(pipes, keeper.pool.paths)
     code = keeper.run()
     with contextlib.suppress(OSError):
         os.unlink(pid_file)

@@ -1,13 +1,18 @@
-"""The keeper's parent, a sleeping shell that ends whatever a dead keeper leaves behind.
+"""The keeper's parent and grandparent, sleeping shells that end what a dead keeper leaves behind.
 
-Lives here: becoming two processes, and what the older one does. Never here: ending jobs while the
+Lives here: becoming three processes, and what the older ones do. Never here: ending jobs while the
 keeper lives (`reap`).
-Invariant: only the keeper holds the write end of the pipe, so end of file means that it is gone.
+Invariant: only the keeper holds the write ends of their pipes: end of file means that it is gone.
 
 Why a parent and not a list of process ids in a file: a subreaper is handed every orphan below it
 by the kernel, also those that left their session. There is no moment between a spawn and a note of
 it, and no id to be mistaken for another's. The setting survives `exec`, so a shell of one megabyte
 can do the waiting.
+
+Why two: whoever kills the keeper may kill its parent with it, and there must be one left that is
+handed what they leave. Each of the three is in a process group of its own, so that a signal to one
+group spares the others. (A parent-death signal would have to be set by each job between its fork
+and its exec, where `posix_spawn` runs nothing of ours; and a job's own children do not inherit it.)
 """
 
 import contextlib
@@ -17,6 +22,7 @@ import sys
 from typing import Final, NoReturn
 
 PR_SET_CHILD_SUBREAPER: Final = 36
+SENTINELS: Final = 2
 
 # $1: the read end of the pipe. A line on it is a control group to be removed after a bad end, or
 # an exit status: an end in order.
@@ -55,15 +61,19 @@ exit 137
 """
 
 
-def part_from_sentinel() -> int:
-    """Fork: the child goes on with the write end of the pipe, the parent becomes the sentinel."""
-    read_end, write_end = os.pipe()
+def part_from_sentinels() -> list[int]:
+    """Fork twice: the child goes on with the write ends of two pipes, the others watch over it."""
     if not become_subreaper() or not os.path.exists(f"/proc/{os.getpid()}/task"):
-        os.close(read_end)  # Not Linux: jobs of a keeper that is killed go on.
-        return write_end
+        return []  # Not Linux: jobs of a keeper that is killed go on.
+    return [_part() for _ in range(SENTINELS)]
+
+
+def _part() -> int:
+    read_end, write_end = os.pipe()
     if os.fork():
-        _become_sentinel(read_end)
+        _become_sentinel(read_end)  # Pipes of those above it are closed by the exec.
     os.close(read_end)
+    os.setpgid(0, 0)
     become_subreaper()  # Not inherited by fork.
     return write_end
 
@@ -73,16 +83,20 @@ def _become_sentinel(read_end: int) -> NoReturn:
     os.execv("/bin/sh", ["/bin/sh", "-c", SCRIPT, "grid-sentinel", str(read_end)])  # noqa: S606
 
 
-def tell_groups(write_end: int, paths: list[str]) -> None:
+def tell_groups(write_ends: list[int], paths: list[str]) -> None:
     """What is to be removed when nobody else can."""
-    with contextlib.suppress(OSError):
-        os.write(write_end, "".join(f"{path}\n" for path in paths).encode())
+    _tell(write_ends, "".join(f"{path}\n" for path in paths))
 
 
-def dismiss(write_end: int, exit_code: int) -> None:
-    """Tell the sentinel that this end is in order, and with which exit code."""
-    with contextlib.suppress(OSError):  # It was killed, or there never was one.
-        os.write(write_end, b"%d\n" % exit_code)
+def dismiss(write_ends: list[int], exit_code: int) -> None:
+    """Tell the sentinels that this end is in order, and with which exit code."""
+    _tell(write_ends, f"{exit_code}\n")
+
+
+def _tell(write_ends: list[int], text: str) -> None:
+    for write_end in write_ends:
+        with contextlib.suppress(OSError):  # It was killed.
+            os.write(write_end, text.encode())
 
 
 def become_subreaper() -> bool:
