@@ -22,6 +22,7 @@ from itertools import islice
 from typing import Final
 
 from distributed_grid.edges.runner.spare import STREAMS, Spare
+from distributed_grid.model import bytesize
 from distributed_grid.wire.cut_output import (
     HEAD_BYTES,
     Span,
@@ -127,7 +128,7 @@ class Output:
             return []
         # What is written between the last look at the size and the cut is gone, and uncounted.
         least = "" if self._is_exact else "at least "
-        return [f"output cut: {least}{self.dropped_bytes} bytes dropped"]
+        return [f"output cut: {least}{bytesize.text(self.dropped_bytes)} dropped"]
 
     def last_words(self) -> str:
         """The last line that it wrote to stderr; empty if there is none."""

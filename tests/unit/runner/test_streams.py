@@ -6,6 +6,7 @@ import pytest
 from distributed_grid.edges.runner import output as output_module
 from distributed_grid.edges.runner.output import Output, bring_home
 from distributed_grid.edges.runner.spare import SPARE_MAX, Spare
+from distributed_grid.model import bytesize
 from distributed_grid.wire.keeper import Limits
 from tests.keeper_lab import KeeperLab, wait_until
 
@@ -155,7 +156,7 @@ def test_bytes_dropped_while_somebody_writes_are_a_lower_bound(tmp_path: Path) -
     output.look(index=-1)
     output.finish(index=-1)
 
-    assert output.notes() == [f"output cut: at least {output.dropped_bytes} bytes dropped"]
+    assert output.notes() == [f"output cut: at least {bytesize.text(output.dropped_bytes)} dropped"]
 
 
 def test_a_flood_is_bounded_while_it_runs_and_told(lab: KeeperLab, tmp_path: Path) -> None:
@@ -173,7 +174,7 @@ def test_a_flood_is_bounded_after_a_short_job_too(lab: KeeperLab, tmp_path: Path
     limits = Limits(output_bytes_max=1 << 20)
     ended = lab.shell_outcome("yes | head -c 3000000; echo end", limits=limits)
 
-    assert ended.note == f"output cut: {3_000_004 - (1 << 19)} bytes dropped"
+    assert ended.note == f"output cut: {bytesize.text(3_000_004 - (1 << 19))} dropped"
     assert lab.output("stdout.1").endswith(b"y\nend\n")
 
 
