@@ -189,8 +189,8 @@ class AcrossSide:
     async def _recalled(self, told: Told) -> Told:
         """The same with what the disk has of jobs that the kernel has forgotten."""
         across = self._node.across
-        words = (told.message, *(word for _, word in told.more))
-        jobs = [job for word in words for job in across.forgotten(word)] if across else []
+        words = ((told.peer, told.message), *told.more)
+        jobs = [job for word in words for job in across.forgotten(*word)] if across else []
         return structs.replace(told, recalled=tuple(await self.history(jobs))) if jobs else told
 
     def _find_disk(self) -> None:

@@ -282,7 +282,7 @@ class Across:
         for node in came:
             self.away.came_back(peers[node], now_ms, ready)
 
-    def forgotten(self, message: JobMessage) -> tuple[JobId, ...]:
+    def forgotten(self, peer: NodeId, message: JobMessage) -> tuple[JobId, ...]:
         """What it is about that nobody here remembers: the disk may know jobs that ended long ago.
 
         Else it would be news, or the home would deny its own job, and others would run it again.
@@ -292,7 +292,8 @@ class Across:
                 named = jobs[:INQUIRED_MAX]
             case Begun(job=job) | Report(job=job):
                 named = (job,)
-            case Copy(record=body):
+            case Copy(record=body) if body.find(self.me.encode()) < body.find(peer.encode()):
+                # A record begins with its home: most come from there, and are not read twice.
                 record = read(body)
                 named = (record.job,) if record is not None and record.home == self.me else ()
             case _:

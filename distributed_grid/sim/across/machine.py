@@ -332,7 +332,7 @@ class Machine:
         recalled: tuple[Job, ...] = ()
         if (across := self.kernel.across) is not None:
             across.find_disk(is_full=self.disk.is_full)
-            recalled = self.disk.history(across.forgotten(message))
+            recalled = self.disk.history(across.forgotten(peer, message))
         word = Told(now_ms=self.now_ms(), peer=peer, message=message, recalled=recalled)
         self._in_lane("told", lambda: word)
 

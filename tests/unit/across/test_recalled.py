@@ -45,16 +45,16 @@ def told(room: Room, message, *recalled: Job) -> list:
 def test_a_home_tells_how_a_job_ended_that_only_its_disk_knows(epoch):
     room, job, _ = forgetful(epoch=epoch)
     question = Inquiry(jobs=(FIRST.id,))
-    assert room[0].node.across.forgotten(question) == (FIRST.id,)
+    assert room[0].node.across.forgotten(room[1].me, question) == (FIRST.id,)
     (answer,) = told(room, question, job)
 
     assert state_of(decode(answer.record)) == "succeeded"
-    assert room[0].node.across.forgotten(question) == ()
+    assert room[0].node.across.forgotten(room[1].me, question) == ()
 
 
 def test_a_home_that_is_told_of_its_own_job_as_news_does_not_run_it_again():
     room, job, old = forgetful()
-    assert room[0].node.across.forgotten(Copy(record=old)) == (FIRST.id,)
+    assert room[0].node.across.forgotten(room[1].me, Copy(record=old)) == (FIRST.id,)
     (answer,) = told(room, Copy(record=old), job)
     room.pass_time(5_000)
 
@@ -67,10 +67,16 @@ def test_it_is_looked_up_only_for_words_about_jobs_of_this_node():
     across, record = room[0].node.across, decode(old)
     others = msgspec.structs.replace(record, version=Fence(Epoch(1, room[1].me), 1))
 
-    assert across.forgotten(Begun(job=FIRST.id, lease="x", pid=1, at_ms=1)) == (FIRST.id,)
-    assert across.forgotten(Copy(record=encode(others))) == ()
-    assert across.forgotten(Copy(record=b"junk")) == ()
-    assert across.forgotten(Waiting(job=FIRST.id, epoch=Epoch(), number=1, position=1)) == ()
+    assert across.forgotten(room[1].me, Begun(job=FIRST.id, lease="x", pid=1, at_ms=1)) == (
+        FIRST.id,
+    )
+    assert across.forgotten(room[1].me, Copy(record=encode(others))) == ()
+    junk = room[0].me.encode() + room[1].me.encode()
+    assert across.forgotten(room[1].me, Copy(record=junk)) == ()
+    assert (
+        across.forgotten(room[1].me, Waiting(job=FIRST.id, epoch=Epoch(), number=1, position=1))
+        == ()
+    )
 
 
 def test_a_job_of_another_home_is_not_recalled_as_one_of_this_node():
