@@ -272,6 +272,8 @@ def test_a_record_is_on_the_account_of_who_brought_it_whoever_it_names():
     kept = shelf(mesh, 2).unfinished[forged.job]
 
     assert (kept.home, kept.sender) == (node(3), node(1))
+    mesh.start(2)
+    assert shelf(mesh, 2).unfinished[forged.job].sender == node(1)
 
 
 def test_a_wish_of_this_node_leaves_the_record_on_its_account():
@@ -352,3 +354,36 @@ def test_of_large_records_of_others_only_so_many_are_taken_over_at_a_time(monkey
         mesh.end(2, job, "succeeded")
     mesh.pass_ms(30_000)
     assert set(mesh[2].names("taken over")) == jobs
+
+
+@pytest.mark.parametrize("more", range(0, 1_024, 128))
+def test_how_a_job_ended_is_heard_also_if_that_makes_its_record_longer(more):
+    mesh = Mesh(2)
+    job = large(mesh, 1, size=LARGE_BYTES + more)
+    room_for(mesh, 2, shelf(mesh, 2).accounts.total)
+    mesh.end(1, job, "succeeded")
+    mesh.settle()
+
+    assert not shelf(mesh, 2).unfinished
+
+
+def test_what_has_no_room_in_memory_is_on_disk_only():
+    mesh = Mesh(2)
+    shelf(mesh, 2)._memory.limits = Allowance(0, 0, 0, 0, 0)
+    job = mesh.submit(1)
+    mesh.settle()
+
+    assert in_memory(mesh, 2) == 0
+    assert shelf(mesh, 2).find(job).job == job
+
+
+def test_what_is_not_on_disk_as_a_record_stays_in_memory_whatever_room_there_is():
+    mesh = Mesh(2)
+    shelf(mesh, 1)._memory.limits = Allowance(0, 0, 0, 0, 0)
+    jobs = [mesh.submit(1), large(mesh, 1, "large")]
+    for job in jobs:
+        mesh.end(1, job, "succeeded")
+    mesh.settle()
+
+    assert not mesh[1].guarding.holders.own
+    assert [shelf(mesh, 1).find(job).job for job in jobs] == jobs

@@ -140,6 +140,14 @@ def test_a_voter_with_too_many_jobs_of_one_ruler_takes_no_more_of_its_and_others
     voter.check()
 
 
+def test_a_node_has_more_room_for_votes_on_its_own_jobs():
+    voter, _ = a_voter()
+    voter._accounts.limits = Allowance(10, 10, 10_000, 10_000, 10)
+
+    assert told(voter.hear(X, a_prepare(1), NOW_US), NotPromised)
+    assert told(voter.hear(A, a_prepare(1, "a"), NOW_US), Promised)
+
+
 def test_votes_are_on_the_account_of_who_asked_last_also_after_a_start():
     voter, _ = a_voter()
     saved = {STORE: msgspec.msgpack.encode(Store("store-a"))}
