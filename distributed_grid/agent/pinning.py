@@ -18,6 +18,7 @@ from distributed_grid.agent.setting_out import SettingOut, manifests_of, pin_of
 from distributed_grid.agent.shipping import Shipping
 from distributed_grid.agent.shipping_out import Shipment as Transfer
 from distributed_grid.edges.artifacts import CacheError
+from distributed_grid.kernel.accounts import LIMITS, ByteAccounts
 from distributed_grid.kernel.across.record import JobRecord
 from distributed_grid.kernel.across.record_bytes import spec_of
 from distributed_grid.kernel.across.record_parts import note_of, standing_of
@@ -55,6 +56,10 @@ class Pinning:
         self._reach = reach
         self._pinned: set[Pin] = set()
         self.rest: Rest = asyncio.sleep  # Between two looks.
+        self._accounts = ByteAccounts(LIMITS["chunks"])
+        self._senders: dict[Pin, NodeId] = {}  # Of records that are held for others.
+        self._charged: dict[Pin, tuple[NodeId, int]] = {}
+        self._bytes: dict[ManifestId, int] = {}  # Of what is in their manifests.
         self._held: dict[JobId, tuple[Kept, tuple[ManifestId, ...]]] = {}
         self._packed: dict[JobId, ManifestId] = {}  # Copied before the job's record names it.
         self._away: dict[NodeId, int] = {}  # Who is sent something and not there: looks since then.
@@ -118,14 +123,34 @@ class Pinning:
 
     def _repin(self, before: set[Pin], wanted: set[Pin]) -> set[Pin]:
         chunks = self._shipping.chunks
-        for manifest, owner in before - wanted:
-            chunks.unpin(manifest, owner)
+        for one in before - wanted:
+            chunks.unpin(*one)
+        for one in self._charged.keys() - wanted:
+            sender, size = self._charged.pop(one)
+            self._accounts.add(sender, -size)
         pinned = set()
         for one in wanted:
             with contextlib.suppress(CacheError):  # A disk in trouble: the next look tries again.
-                if chunks.pin(*one):
+                if self._has_room(one) and chunks.pin(*one):
                     pinned.add(one)
         return pinned
+
+    def _has_room(self, one: Pin) -> bool:
+        """Whether files are kept for who sent the record; else they stay until others come."""
+        sender = self._senders.get(one)
+        if sender is None or one in self._charged:
+            return True
+        if one[0] not in self._bytes:
+            found = self._shipping.chunks.manifest(one[0])
+            if found is None:
+                return False
+            self._bytes[one[0]] = found.content_bytes
+        size = self._bytes[one[0]]
+        has_room = self._accounts.has_room(sender, self._node.rank_of(sender), size)
+        if has_room:
+            self._charged[one] = (sender, size)
+            self._accounts.add(sender, size)
+        return has_room
 
     def _wanted(self) -> Iterator[Pin]:
         for job in self._node.coordinator.jobs.values():
@@ -144,12 +169,15 @@ class Pinning:
         shelf = self._node.across.guarding.shelf if self._node.across is not None else None
         kept = shelf.unfinished if shelf is not None else {}
         for gone in [job for job in self._held if job not in kept]:
-            del self._held[gone]
+            for manifest in self._held.pop(gone)[1]:
+                self._senders.pop((manifest, pin_of(gone)), None)
+                self._bytes.pop(manifest, None)
         for job, one in kept.items():
             known = self._held.get(job)
             if known is None or known[0] is not one:
                 known = self._held[job] = (one, _named(shelf.find(job) if shelf else None))
             for manifest in known[1]:
+                self._senders[manifest, pin_of(job)] = one.sender
                 yield manifest, pin_of(job)
 
     # Copies

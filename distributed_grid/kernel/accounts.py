@@ -36,6 +36,7 @@ class Allowance(NamedTuple):
 LIMITS: Final[dict[str, Allowance]] = {
     "records": Allowance(16 * _MIB, 256 * _MIB, 1024 * _MIB, 1024 * _MIB, _MIB),
     "votes": Allowance(64 * _MIB, 64 * _MIB, 256 * _MIB, 256 * _MIB, _MIB),
+    "chunks": Allowance(256 * _MIB, 4096 * _MIB, 10240 * _MIB, 10240 * _MIB, 64 * _MIB),
     "logs": Allowance(16 * _MIB, 256 * _MIB, 1024 * _MIB, 1024 * _MIB, _MIB),
     "messages": Allowance(32 * _MIB, 64 * _MIB, 64 * _MIB, 256 * _MIB, _MIB),
     "going out": Allowance(32 * _MIB, 32 * _MIB, 32 * _MIB, 256 * _MIB, _MIB),

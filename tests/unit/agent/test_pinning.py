@@ -7,8 +7,10 @@ import pytest
 
 from distributed_grid.agent import pinning
 from distributed_grid.agent.pinning import GONE_LOOKS, TURN, Pinning
-from distributed_grid.agent.setting_out import SettingOut
+from distributed_grid.agent.setting_out import SettingOut, pin_of
 from distributed_grid.agent.shipping import Shipping
+from distributed_grid.kernel.accounts import Allowance
+from distributed_grid.kernel.node import Cancel
 from distributed_grid.model.artifact import ASKED, ManifestId
 from distributed_grid.model.job import Shipment, Work
 from distributed_grid.wire.artifacts import Complete, Refusal
@@ -244,3 +246,53 @@ def a_shipped_job(number):
     return SimpleNamespace(
         spec=spec, guardians=(), live_attempts=(), is_guest=False, has_ended=False
     )
+
+
+def holds_for(lab, sender, name):
+    """A record of another home's job with files is held here."""
+    ship = lab.packed()
+    lab.store.unpin(ManifestId(ship.manifest), "test")
+    spec = a_job(
+        name,
+        work=Work(argv=("true",), cwd=str(lab.tree)),
+        ship=ship,
+        cpus=64_000,
+        wait_for_capacity=True,
+    )
+    sender.submit(spec)
+    lab.room.settle()
+    assert spec.id in lab.home.node.across.guarding.shelf.unfinished
+    return spec
+
+
+async def test_files_of_others_are_kept_as_long_as_the_account_of_the_sender_has_room(lab):
+    one, other = lab.room.nodes[1:]
+    lab.pinning._accounts.limits = Allowance(0, 3, 3, 4, 0)
+    (lab.tree / "a").write_text("123")
+    first = holds_for(lab, one, "first")
+    (lab.tree / "a").write_text("45")
+    second = holds_for(lab, one, "second")
+    await lab.looks(2)
+    assert lab.pinning._accounts[one.me] in (2, 3)
+    assert len(lab.pins & {pin_of(first.id), pin_of(second.id)}) == 1
+
+    (lab.tree / "a").write_text("6")
+    third = holds_for(lab, other, "third")
+    await lab.looks()
+    assert pin_of(third.id) in lab.pins, "others have room"
+    for spec in (first, second):
+        one.step(Cancel(now_ms=one.now_ms, job=spec.id))
+    lab.room.settle()
+    await lab.looks()
+    assert lab.pins == {pin_of(third.id)}
+    assert lab.pinning._accounts[one.me] == 0
+
+
+async def test_what_is_not_here_yet_is_on_nobody_s_account(lab):
+    one = lab.room[1]
+    spec = holds_for(lab, one, "job")
+    lab.store.clear()
+    await lab.looks()
+
+    assert pin_of(spec.id) not in lab.pins
+    assert lab.pinning._accounts.total == 0
