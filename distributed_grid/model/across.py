@@ -19,7 +19,7 @@ Nodes = Annotated[tuple[NodeId, ...], msgspec.Meta(max_length=HOLDERS_READ_MAX)]
 Peers = Annotated[tuple[Name, ...], msgspec.Meta(max_length=GANG_MAX)]
 
 
-class Epoch(msgspec.Struct, frozen=True, order=True, array_like=True):
+class Epoch(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
     """Under whose word a job is: a takeover makes the next one, and a node obeys the highest."""
 
     counter: Count = 0

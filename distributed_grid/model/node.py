@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from distributed_grid.errors import BadValue
-from distributed_grid.model.bounds import Count, Moment, Most, Name, Signed, Table
+from distributed_grid.model.bounds import Count, Most, Name, Signed, Table
 from distributed_grid.model.gpus import Gpu
 from distributed_grid.model.ids import NodeId
 from distributed_grid.model.node_class import AnyNodeClass, Workstation
@@ -77,7 +77,7 @@ class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
     power: Power = Power()
     network: Network = Network()
     price_micro_per_hour: Count = 0
-    age_ms: Moment = 0  # Since the node itself last said so.
+    age_ms: Signed = 0  # Since the node itself last said so.
     jobs: Count = 0  # How many run there now.
     running: Most[Name] = ()  # The names of those that others may want to be near to.
     verification: Verification = "claimed"

@@ -8,7 +8,17 @@ from typing import ClassVar, Final, Literal
 
 import msgspec
 
-from distributed_grid.model.bounds import Bytes, Count, Moment, Most, Name, Sentence, Story, Table
+from distributed_grid.model.bounds import (
+    Bytes,
+    Count,
+    Moment,
+    Most,
+    Name,
+    Sentence,
+    Signed,
+    Story,
+    Table,
+)
 from distributed_grid.model.discretion import Discreet
 from distributed_grid.model.membership import Role
 from distributed_grid.wire.api import Nothing, Route
@@ -59,8 +69,8 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     scores_tflops_milli: Count = 0
     verification: Name = "claimed"  # claimed, verified, failed, pretended
     verification_why: Story = ""  # It is not verified, in the words of one who asked.
-    seen_age_ms: Moment | None = None  # Since it last spoke, directly or through others.
-    record_age_ms: Moment | None = None  # Since its load last changed here.
+    seen_age_ms: Signed | None = None  # Since it last spoke, directly or through others.
+    record_age_ms: Signed | None = None  # Since its load last changed here.
     expires_ms: Moment = 0  # Its certificate.
     note: Story = ""  # Quarantined as a clone, on an expired certificate, …
     is_draining: bool = False  # It takes no work.

@@ -8,7 +8,17 @@ from typing import Literal
 import msgspec
 
 from distributed_grid.model.booking import Booking
-from distributed_grid.model.bounds import Bytes, Count, Lot, Moment, Most, Name, Span, Story
+from distributed_grid.model.bounds import (
+    Bytes,
+    Count,
+    Lot,
+    Moment,
+    Most,
+    Name,
+    Signed,
+    Span,
+    Story,
+)
 from distributed_grid.model.ids import JobId
 from distributed_grid.model.lending import Offer, Withheld
 from distributed_grid.model.priority import Priority
@@ -36,7 +46,7 @@ class OwnerUse(msgspec.Struct, frozen=True, kw_only=True):
     cpu_used_milli: Count  # Thousandths of all cores together.
     memory_used_milli: Count
     gpu_used_milli: Most[tuple[Name, Count]] = ()  # By device.
-    idle_ms: Moment | None = None
+    idle_ms: Signed | None = None
 
 
 class SharingStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +88,7 @@ class QueueEntry(msgspec.Struct, frozen=True, kw_only=True):
     user: Name
     project: Name
     share_milli: Lot  # Of the machine, by the dominant resource, over its weight: lower is first.
-    waited_ms: Moment
+    waited_ms: Signed
     is_shared: bool = False
     waits: Story = ""  # Why it does not run yet, if it is not only its place: start time, offers, …
 

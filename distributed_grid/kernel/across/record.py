@@ -6,6 +6,7 @@ Invariant: joining is idempotent, commutative and associative, field by field. W
 wrote and this one does not know is kept, through joins and on disk.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Final
 
@@ -204,9 +205,13 @@ def _told(lines: Iterable[Line]) -> tuple[Line, ...]:
 
 def _codes(runs: Runs, one: dict[int, int], other: dict[int, int]) -> dict[int, int]:
     """Those of the positions that failed, and did not succeed elsewhere."""
-    failed = tuple(run for run in runs if run.fate == BAD)
-    codes = {at: max(one.get(at, 0), other.get(at, 0)) for at in {*one, *other}}
-    return {at: code for at, code in codes.items() if covers(failed, [(at, at + 1)])}
+    ordered = sorted({*one, *other})  # There may be a million: none is looked for by itself.
+    return {
+        at: max(one.get(at, 0), other.get(at, 0))
+        for run in runs
+        if run.fate == BAD
+        for at in ordered[bisect_left(ordered, run.start) : bisect_left(ordered, run.stop)]
+    }
 
 
 def _greater(one: dict[str, bytes], other: dict[str, bytes]) -> dict[str, bytes]:

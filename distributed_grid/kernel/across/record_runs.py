@@ -24,7 +24,7 @@ _STATES: Final = {fate: state for state, fate in _FATES.items()}
 _SAME: Final = re.compile(rb"(.)\1*", re.DOTALL)
 
 
-class Run(msgspec.Struct, frozen=True, array_like=True):
+class Run(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Positions that ended alike, and the attempt that decided it."""
 
     start: Place
