@@ -15,7 +15,7 @@ from distributed_grid.kernel.across.record_bytes import encode as record_bytes
 from distributed_grid.kernel.across.record_writing import record_of
 from distributed_grid.kernel.across.shelf import GRACE_MS
 from distributed_grid.kernel.jobs import Job
-from distributed_grid.kernel.node import View
+from distributed_grid.kernel.node import Node, Told, View
 from distributed_grid.kernel.placement import PowerPolicy, Rules
 from distributed_grid.model.across import Epoch, Fence
 from distributed_grid.wire.across import Copied, Copy, Holding, Inquiry, NotCopied
@@ -197,3 +197,41 @@ def test_the_limits_of_the_owner_are_those_of_every_policy():
     assert rules_of("BestFit", power).power == rules_of("", power).power == power
     assert rules_of("no such policy", power) == Rules(power=power)
     assert rules_of("BestFit").power == PowerPolicy()
+
+
+class Poisoned(Node):
+    """Cannot bear to be asked about one job; hears of all others."""
+
+    def step(self, event):
+        words = [event.message, *(word for _, word in event.more)] if type(event) is Told else []
+        if any(a_job("poison").id in word.jobs for word in words if isinstance(word, Inquiry)):
+            raise ZeroDivisionError
+        return super().step(event)
+
+
+async def test_of_words_that_were_told_together_only_who_said_the_bad_one_loses_its_link():
+    async with MeshLab() as lab:
+        alpha, beta, gamma = await lab.mesh_of("alpha", "beta", "gamma", profile=NEW)
+        guardian = Guardian(beta.side)
+        guardian.world.node.__class__ = Poisoned
+        rebuilt = []
+
+        async def rebuild(error):
+            rebuilt.append(error)
+
+        guardian.hands.door.rebuild = rebuild
+        async with guardian.listening():
+            bad, good = a_job("poison").id, a_job("two").id
+            for peer, job in ((alpha.id, bad), (gamma.id, good), (alpha.id, bad)):
+                assert beta.side.on_job(peer, encode(Inquiry(jobs=(job,))))
+            await until(lambda: guardian.said)
+            await until(lambda: alpha.id not in beta.side.links.open)
+            assert beta.side.on_job(alpha.id, encode(Inquiry(jobs=(bad,))))
+            assert beta.side.on_job(gamma.id, encode(Inquiry(jobs=(good,))))
+            await until(lambda: len(guardian.said) == 2)
+
+        assert len(rebuilt) == 2, "together, and alone"
+        (fault,) = [one.fields for one in beta.events if one.name == "mesh.fault"]
+        assert (fault["node"], fault["kind"]) == (alpha.id, "Inquiry")
+        assert gamma.id in beta.side.links.open
+        assert [type(one) for one in guardian.said] == [Holding, Holding]

@@ -125,3 +125,29 @@ async def test_what_is_to_run_beside_the_loop_before_there_is_one_runs_once_ther
     async with asyncio.TaskGroup() as tasks:
         hands.run_in(tasks)
     assert ran.is_set()
+
+
+async def test_a_step_that_the_kernel_has_forgotten_is_neither_written_nor_told():
+    store, sent = Watched(), []
+    hands = a_carrier(store, sent)
+    word = (OTHER, Confirmed(job=JOB.id, lease="x", ends=1))
+    lost = Ready(save_held={JOB.id: b"record"}, send=[word], ask=[word])
+    hands._node.forget()
+    await hands.carry_out(lost)
+    assert (sent, store.waited_s) == ([], [])
+
+
+async def test_what_was_handed_to_the_disk_before_the_kernel_forgot_it_is_told_to_nobody_either():
+    store, sent = Watched(), []
+    hands = a_carrier(store, sent)
+    word = (OTHER, Confirmed(job=JOB.id, lease="x", ends=1))
+    ready = Ready(save_held={JOB.id: b"record"}, send=[word], changed={JOB.id: None})
+    waiting = asyncio.create_task(hands._watchers.change_of(JOB.id, timeout_s=5))
+    await asyncio.sleep(0)
+    await hands.save(ready)
+    hands._node.forget()
+    await hands.tell(ready)
+
+    assert set((await store.load_all()).held) == {JOB.id}
+    assert sent == []
+    assert await waiting, "who waits for the job looks again"

@@ -345,6 +345,25 @@ async def test_a_link_on_which_something_cannot_be_handled_is_lost_for_a_while_a
         assert not alpha.running.done()
 
 
+async def test_a_greeting_that_cannot_be_handled_ends_no_agent():
+    async with MeshLab() as lab:
+        alpha, beta = await lab.mesh_of("alpha", "beta")
+        greetings = []
+
+        def broken(*words):
+            greetings.append(words)
+            raise ZeroDivisionError
+
+        honest, alpha.mesh.greet = alpha.mesh.greet, broken
+        beta.side.links.cut(alpha.id, "a test")
+        await until(lambda: greetings)
+        await until(lambda: [one.fields for one in alpha.events if one.name == "mesh.fault"])
+        alpha.mesh.greet = honest
+        kinds = {one.fields["kind"] for one in alpha.events if one.name == "mesh.fault"}
+        assert kinds == {"greeting"}
+        assert not alpha.running.done()
+
+
 async def test_the_figures_are_in_the_format_of_prometheus():
     async with MeshLab() as lab:
         alone = await lab.add("alone")
