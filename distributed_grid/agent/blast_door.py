@@ -29,7 +29,6 @@ from distributed_grid.kernel.node import (
     View,
 )
 from distributed_grid.kernel.ready import Ready
-from distributed_grid.kernel.unusable import Unusable
 
 # What no person asked for: nobody could be told why not.
 NOBODYS: Final = (Beat, Bound, Met, Noted, Packed, Reports, Sampled, Tick, Told, View)
@@ -76,7 +75,7 @@ class BlastDoor:
                 if self.rebuild is None or _is_refusal(error, event):
                     raise
                 await self._mend(error)
-                left -= not isinstance(error, Unusable)  # Of these one less is there each time.
+                left -= 1
                 if isinstance(event, Told):
                     raise Faulty(error) from error
                 if not left:
