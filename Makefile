@@ -62,6 +62,10 @@ soak: setup  ## five thousand made-up clusters with all faults (SEEDS=n, SEED=n 
 nemesis: setup  ## five real agents, a liar, all faults, then a count (SEED=n, SECONDS=n; needs root)
 	@$(PYTHON) -m tests.nemesis --seed $(or $(SEED),0) --seconds $(or $(SECONDS),60) $(ARGS)
 
+.PHONY: fuzz-http
+fuzz-http: setup  ## schemathesis over all of the HTTP interface (SECONDS=n, SEED=n; needs root)
+	@$(PYTHON) -m scripts.fuzz_http --seed $(or $(SEED),0) --seconds $(or $(SECONDS),300) $(ARGS)
+
 .PHONY: edge
 edge: setup  ## edge cases only: any order, any junk, malformed files
 	@$(PYTEST) $(EDGE_TESTS)
