@@ -76,15 +76,12 @@ class Candidate:
         if not self._learn(sender, answer, now_us, effects):
             self._promises.add(Member(sender, answer.store))
 
-    def has_won(self, now_us: int, effects: Effects) -> bool:
+    def has_won(self) -> bool:
         """Whether the promises are enough, and everything that was told is known to be so or not.
 
         None of them obeys another, which would refuse every write.
         """
         if self._begin_us is not None or not is_carried(self.sets, self._promises):
-            return False
-        if self._claims and now_us - (self._claimed_us or 0) >= CLAIM_US:
-            self._adopt(max(self._claims.values(), key=_version), now_us, effects)
             return False
         return not self._claims or set(self._members) <= self._promises | self._refusals
 
@@ -107,6 +104,8 @@ class Candidate:
         if self._begin_us is not None:
             if now_us >= self._begin_us:
                 self.begin(now_us, effects)
+        elif self._claims and now_us - (self._claimed_us or 0) >= CLAIM_US:
+            self._adopt(max(self._claims.values(), key=_version), now_us, effects)
         elif now_us - self._said_us >= self._silence_us:
             self._silence_us = min(2 * self._silence_us, SILENCE_US_MAX)
             self._say(now_us, effects)

@@ -103,7 +103,7 @@ class Writer:
                     candidate.promised(sender, message, now_us, effects)
                 elif candidate and isinstance(message, NotPromised):
                     candidate.not_promised(sender, message, now_us, effects)
-                if candidate and candidate.has_won(now_us, effects):
+                if candidate and candidate.has_won():
                     self._won(candidate, now_us, effects)
             case Accepted(job=job):
                 chair = self._chairs.get(job)
@@ -122,10 +122,8 @@ class Writer:
     def tick(self, now_us: int) -> Effects:
         """Each 100 ms."""
         effects = Effects()
-        for candidate in list(self._candidates.values()):
+        for candidate in self._candidates.values():
             candidate.tick(now_us, effects)
-            if candidate.has_won(now_us, effects):
-                self._won(candidate, now_us, effects)
         for chair in self._chairs.values():
             chair.tick(now_us, effects)
         return effects

@@ -80,10 +80,12 @@ class Speakers:
         """Whether it counts; of a guest whose home it may be, others are asked who that is."""
         if RULES[type(message)](self, peer, message):
             return True
-        if isinstance(message, Start | Halt | Poll | Go) and peer.may_submit:
-            guest = self._hosting.reporting.guest(message.lease)
-            if guest is not None:
-                self._orphans.doubt(guest, peer.id, now_ms, ready)
+        if (
+            isinstance(message, Start | Halt | Poll | Go)
+            and peer.may_submit
+            and (guest := self._hosting.reporting.guest(message.lease)) is not None
+        ):
+            self._orphans.doubt(guest, peer.id, now_ms, ready)
         return False
 
     def host_of(self, job_id: JobId, lease: str) -> NodeId | None:

@@ -268,3 +268,15 @@ def test_a_cancelled_job_is_cancelled_for_its_successor_too():
     mesh.pass_ms(300)
 
     assert mesh[first].jobs[JOB].is_cancelled
+
+
+def test_the_turn_of_a_record_that_is_gone_is_nobodys():
+    mesh, guardians = a_mesh()
+    holder = mesh[guardians[0]]
+    for number in (1, *guardians[1:]):
+        mesh.crash(number)
+    mesh.look()
+    holder.guarding.shelf.take(JOB)
+    mesh.pass_ms(40_000)
+
+    assert mesh.homes(JOB) == set()
