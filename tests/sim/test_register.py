@@ -11,7 +11,7 @@ import pytest
 
 from tests.sim import register_world
 from tests.sim.register_moods import RATES, Mood, mood_of
-from tests.sim.register_mutants import MUTANTS, broken, problem_of
+from tests.sim.register_mutants import MUTANTS, TRUSTED, broken, problem_of
 from tests.sim.register_scenes import SCENES, played
 
 pytestmark = pytest.mark.unmeasured
@@ -53,6 +53,17 @@ def test_a_register_without_one_of_its_rules_fails_its_seed(mutant):
     assert is_run_whole or not problem_of(mutant.seed), "it passes with the rule whole"
     with broken(mutant):
         assert problem_of(mutant.seed)
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [one for one in MUTANTS if one.needs == TRUSTED and one.where.startswith("register_chair")],
+    ids=lambda mutant: mutant.breaks,
+)
+def test_who_votes_holds_out_against_a_home_that_breaks_a_rule(mutant):
+    """Homes that lie in this way run nothing twice: the scene needs voters that trust them."""
+    with broken(mutant._replace(needs=())):
+        assert problem_of(mutant.seed) == ""
 
 
 @pytest.mark.slow
