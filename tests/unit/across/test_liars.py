@@ -26,6 +26,7 @@ from distributed_grid.wire.across import (
     Reserve,
     Start,
     Taken,
+    Withdrawn,
 )
 from distributed_grid.wire.gangs import CommitHold, GangMessage, Go, Hold
 from distributed_grid.wire.keeper import Ended, Usage
@@ -33,7 +34,7 @@ from distributed_grid.wire.register import Accept, Prepare, RegisterMessage, Wri
 from tests.across_world import Neighbour, Room
 from tests.node_world import a_job, fill
 from tests.unit.across.gang_rooms import lending
-from tests.unit.across.once_room import OnceRoom, away
+from tests.unit.across.once_room import OnceRoom, away, once
 from tests.unit.across.test_roles import ROLES
 
 HIGH = 1 << 40
@@ -394,11 +395,44 @@ def test_a_gang_takes_from_others_within_bounds(monkeypatch):
         )
         say(owner, home, word)
     holds = owner.node.across.holds
-    monkeypatch.setattr("distributed_grid.kernel.across.holds.LOOKED_MAX", 10)
-    large = msgspec.structs.replace(
-        a_job("large", gang=2), work=None, request=Request(cpu_milli=9_999)
-    )
-    say(owner, home, Hold(job=large.id, epoch=epoch, number=9, spec=large, ranks=2, since_ms=0))
+    assert holds.leases
+    monkeypatch.setattr("distributed_grid.kernel.across.holds.LOOKED_MAX", 4)
+    monkeypatch.setattr("distributed_grid.kernel.across.holds.VICTIMS_MAX", 5)
+    for name in ("large", "as large"):
+        large = msgspec.structs.replace(
+            a_job(name, gang=2), work=None, request=Request(cpu_milli=2_500)
+        )
+        word = Hold(job=large.id, epoch=epoch, number=9, spec=large, ranks=1, since_ms=0)
+        say(owner, home, word)
 
+    assert holds._looked == 5, "for the first of both, and for nobody else"
     assert VICTIMS_MAX < LOOKED_MAX
-    assert holds._looked <= 10 + VICTIMS_MAX
+
+
+def test_a_home_that_may_submit_no_more_steers_nothing():
+    room, job, start = running()
+    room[0].peer |= ROLES["worker"]
+    room.look()
+    host, epoch = room[1], start.epoch
+    answers = say(
+        host,
+        room[0],
+        Halt(job=job.id, epoch=epoch, lease=start.lease),
+        Withdrawn(job=job.id, epoch=epoch, number=1 << 50),
+    )
+
+    assert answers == []
+    assert not host.node.coordinator.jobs[start.lease].is_cancelled
+    assert host.node.across.hosting._seen[room[0].me][job.id].number < 1 << 50
+
+
+def test_what_runs_at_home_is_over_on_nobody_elses_word():
+    room, job = OnceRoom(), once()
+    room[0].submit(job)
+    room.settle()
+    assert room.running(job.id) == ["node-1"]
+    lease = room[0].job(job).attempts[-1].lease
+    say(room[0], room[2], NotTaken(job=job.id, lease=lease, why="a lie"))
+
+    chair = room[0].node.across.once.register.writer.chair(job.id)
+    assert not chair._is_over

@@ -216,7 +216,9 @@ def test_who_is_told_to_start_twice_asks_under_the_higher_fence():
 def test_what_is_over_is_not_renewed():
     one, _ = leases()
 
-    assert one.over("l1", NOW_US).save == {LEASE + "l1": None}
+    effects = one.over("l1", NOW_US)
+    assert effects.save == {LEASE + "l1": None}
+    assert [(to, word.over) for to, word in effects.send] == [(n, ("l1",)) for n in (A, B, C)]
     assert one.tick(NOW_US + RENEW_US) == Effects()
     assert hear(one, no("a", a_standing()), yes("b")) == Effects()
 
