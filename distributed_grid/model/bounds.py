@@ -31,7 +31,7 @@ LEASES_MAX: Final = 1_024  # Of one job on one node.
 
 Count = Annotated[int, Meta(ge=0, le=COUNT_MAX)]
 Signed = Annotated[int, Meta(ge=-COUNT_MAX, le=COUNT_MAX)]  # Differences, and -1 for none.
-Lot = Annotated[int, Meta(ge=0, le=2**62)]  # Drawn, and only ever compared.
+Lot = Annotated[int, Meta(ge=0, le=2**62)]  # Drawn, or only ever compared and counted on.
 OrNone = Annotated[int, Meta(ge=-1, le=2**62)]  # The same; -1: none.
 Moment = Annotated[int, Meta(ge=0, le=MOMENT_MS_MAX)]  # In ms since the epoch, or between two.
 Span = Annotated[int, Meta(ge=0, le=SPAN_MS_MAX)]  # As people set it, in ms.

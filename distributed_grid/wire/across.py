@@ -167,9 +167,8 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True, tag="begun"):
     pid: Pid
     at_ms: Moment
     resumed: Sentence = ""  # With which state it began, in words. Empty: none came.
-    suspended: Sentence = (
-        ""  # Why it stands still now; empty: it does not. Said whenever it changes.
-    )
+    # Why it stands still now; empty: it does not. Said whenever it changes.
+    suspended: Sentence = ""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, tag="report"):

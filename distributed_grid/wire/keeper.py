@@ -83,9 +83,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag="run"):
     output_dir: Path
     # Empty when a process starts, removed when the attempt has ended; told as GRID_WORKDIR.
     scratch_dir: Path
-    indices: Annotated[
-        tuple[Index, ...], msgspec.Meta(max_length=INDICES_MAX)
-    ] = ()  # Of an array chunk, run one after the other. Empty: one process.
+    # Of an array chunk, run one after the other. Empty: one process.
+    indices: Annotated[tuple[Index, ...], msgspec.Meta(max_length=INDICES_MAX)] = ()
     slot: Slot = Slot()
     limits: Limits = Limits()
     timeout_ms: Span = 0  # Of each process; 0: none.
@@ -212,12 +211,10 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
     unacknowledged: Count = 0  # Reports that follow at once, because nobody acknowledged them.
     queued: Attempts = ()  # Those of `running` that wait for their turn and never started.
     suspended: Attempts = ()  # Those of `running` that were told to and not to resume.
-    began: Annotated[
-        dict[Word, Moment], msgspec.Meta(max_length=ATTEMPTS_MAX)
-    ] = {}  # Since when those of `running` do, in ms since the epoch.
-    deadlines: Annotated[
-        dict[Word, Count], msgspec.Meta(max_length=ATTEMPTS_MAX)
-    ] = {}  # Of those of `running` that have one, on CLOCK_BOOTTIME, in µs.
+    # Since when those of `running` do, in ms since the epoch.
+    began: Annotated[dict[Word, Moment], msgspec.Meta(max_length=ATTEMPTS_MAX)] = {}
+    # Of those of `running` that have one, on CLOCK_BOOTTIME, in µs.
+    deadlines: Annotated[dict[Word, Count], msgspec.Meta(max_length=ATTEMPTS_MAX)] = {}
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True, tag="started"):
@@ -228,9 +225,8 @@ class Started(msgspec.Struct, frozen=True, kw_only=True, tag="started"):
     pid: Pid
     at_ms: Moment  # Since the epoch.
     index: IndexOrNone = -1
-    resumed: Sentence = (
-        ""  # With which state it began, in words; the agent adds it. Empty: none came.
-    )
+    # With which state it began, in words; the agent adds it. Empty: none came.
+    resumed: Sentence = ""
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True, tag="ended"):
@@ -244,9 +240,8 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, tag="ended"):
     ended_ms: Moment
     usage: Usage
     index: IndexOrNone = -1
-    note: Sentence = (
-        ""  # What a person should know: output cut, killed for memory, survivors ended.
-    )
+    # What a person should know: output cut, killed for memory, survivors ended.
+    note: Sentence = ""
     is_last: bool = True  # Nothing of the attempt is left; an index not told of never started.
     outputs: Word = ""  # The manifest of what it left behind; the agent adds it, for its home.
     saved: Word = ""  # The same of the state that it saved, for the next attempt.

@@ -85,14 +85,13 @@ class Hello(msgspec.Struct, frozen=True, tag="hello", kw_only=True):
 
     mesh: MeshId
     chain: Chain
-    speaks: Most[Lot] = SPOKEN
-    jobs: Lot = 0  # The highest version that it understands on the job lane; 0: none.
+    speaks: Most[Count] = SPOKEN
+    jobs: Count = 0  # The highest version that it understands on the job lane; 0: none.
     machine: Name = ""  # A hash of the machine's id with the mesh's: tells clones, not machines.
     nonce: Name = ""  # Another at every start.
     generation: Lot = 0
-    wall_ms: Moment = (
-        0  # The sender's clock: whose own is older than its programme takes the median.
-    )
+    # The sender's clock: whose own is older than its programme takes the median.
+    wall_ms: Moment = 0
 
 
 class Refused(msgspec.Struct, frozen=True, tag="refused", kw_only=True):
@@ -119,7 +118,7 @@ class Welcome(msgspec.Struct, frozen=True, tag="welcome", kw_only=True):
 
     chain: Chain
     contacts: Most[Contact] = ()
-    members: Lot = 0  # As the issuer counts them, the newcomer too; 0: it does not say.
+    members: Count = 0  # As the issuer counts them, the newcomer too; 0: it does not say.
 
 
 class Renew(msgspec.Struct, frozen=True, tag="renew", kw_only=True):
@@ -153,7 +152,7 @@ class RangeHash(msgspec.Struct, frozen=True, array_like=True):
 
     low: Name  # `node/key`
     high: Name
-    count: Lot
+    count: Count
     hash: Seal
 
 
@@ -197,8 +196,8 @@ class Challenge(msgspec.Struct, frozen=True, tag="challenge", kw_only=True):
 
     number: Lot
     seed: Seal
-    cores: Lot
-    rounds: Lot
+    cores: Count
+    rounds: Count
     memory_bytes: Bytes
 
 
@@ -212,7 +211,7 @@ class Proof(msgspec.Struct, frozen=True, tag="proof", kw_only=True):
     worked_us: Count = 0  # All cores together, from the first start to the last end; 0: not told.
     others_us: Count = 0  # Of processor time that others on this machine had meanwhile.
     memory_us: Count = 0
-    devices: Most[tuple[Name, Lot]] = ()  # GPU uuid and memory in bytes, as the driver says.
+    devices: Most[tuple[Name, Bytes]] = ()  # GPU uuid and memory in bytes, as the driver says.
 
 
 class CloneSeen(msgspec.Struct, frozen=True, tag="clone", kw_only=True):

@@ -92,9 +92,8 @@ class MakeTicket(
     role: Role = "member"
     ttl_ms: Moment = 86_400_000
     uses: Count = 1
-    person: Name = (
-        ""  # Whose the machines are: a new name, or id: and digits; empty: this person's.
-    )
+    # Whose the machines are: a new name, or id: and digits; empty: this person's.
+    person: Name = ""
 
 
 class TicketMade(Discreet, frozen=True, kw_only=True):

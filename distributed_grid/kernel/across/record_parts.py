@@ -104,9 +104,8 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     started_ms: Moment | None = None
     ended_ms: Moment | None = None
     ready_ms: Moment | None = None
-    after_left: Annotated[
-        tuple[JobId, ...], msgspec.Meta(max_length=AFTER_MAX)
-    ] = ()  # Whoever is no longer here was decided, once.
+    # Whoever is no longer here was decided, once.
+    after_left: Annotated[tuple[JobId, ...], msgspec.Meta(max_length=AFTER_MAX)] = ()
     tries: Counts = {}  # Of an array, by position.
     index_losses: Counts = {}
     mean_us: Count = 0

@@ -43,9 +43,8 @@ class Coordinate(msgspec.Struct, frozen=True, array_like=True):
     y_us: Signed = 0
     z_us: Signed = 0
     height_us: Count = 10
-    error_ppm: Count = (
-        1_500_000  # Of a prediction; as large as it gets, before anything is measured.
-    )
+    # Of a prediction; as large as it gets, before anything is measured.
+    error_ppm: Count = 1_500_000
 
 
 def packed(coordinate: Coordinate) -> bytes:
