@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.agent_lab import AgentLab
+from tests.mesh_jobs import unfinished as unfinished_rows
 from tests.mesh_lab import Member
 from tests.nemesis.faults import processes_of
 from tests.nemesis.people import Promise
@@ -160,7 +161,17 @@ def leftovers(members: Iterable[Member]) -> Iterator[str]:
         status = json.loads(AgentLab.http(member, "GET", "/v1/status")[1])
         free, whole = status["cpu_milli_free"], status["cpu_milli_total"]
         if held or free != whole:
-            yield f"LEASES: {member.name} has {held}, and {free} of {whole} thousandths are free"
+            yield (
+                f"LEASES: {member.name} has {held}, and {free} of {whole} thousandths are free; "
+                f"on its disk is not over: {[*map(_in_short, unfinished_rows(member))]}"
+            )
+
+
+def _in_short(row: dict[str, Any]) -> dict[str, Any]:
+    """Of a job on a disk: whose it is, and how far."""
+    origin = row["spec"].get("origin") or {}
+    names = ("state", "is_cancelled", "attempts", "story")
+    return {"of": origin.get("job"), "home": origin.get("home"), **{n: row.get(n) for n in names}}
 
 
 def _words(pid: int) -> list[str]:

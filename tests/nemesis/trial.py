@@ -35,7 +35,8 @@ from tests.nemesis.people import People, Promise
 NAMES = ("n1", "n2", "n3", "n4", "n5")
 LIAR = "liar"
 SETTLED_S = 150.0  # From healing until every job has ended, everywhere.
-LEFT_S = 30.0  # From then on until nothing is left of them.
+# From then on until nothing is left; a guest that nobody looks after is ended after a minute.
+LEFT_S = 80.0
 # It lends nothing: what it ran itself it could lie about as it likes.
 OF_LIAR = "pretend: {cpus: 1, memory: 1GiB}\nresource_sharing: {enabled: false}\n"
 
