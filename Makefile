@@ -55,8 +55,8 @@ sim: setup  ## a made-up owner, a made-up mesh and a made-up cluster (SEED=7): s
 	@$(PYTHON) -m distributed_grid.sim.across --seed $(or $(SEED),0) $(ARGS)
 
 .PHONY: soak
-soak: setup  ## five thousand made-up clusters with all faults (SEEDS=n, SEED=n for the first)
-	@$(PYTHON) -m scripts.soak --seed $(or $(SEED),0) --seeds $(or $(SEEDS),5000) $(ARGS)
+soak: setup  ## 5,000 made-up clusters with all faults, then words of liars (SEEDS=n, WORDS=n, SEED=n)
+	@$(PYTHON) -m scripts.soak --seed $(or $(SEED),0) --seeds $(or $(SEEDS),5000) --words $(or $(WORDS),5000) $(ARGS)
 
 .PHONY: nemesis
 nemesis: setup  ## five real agents, a liar, all faults, then a count (SEED=n, SECONDS=n; needs root)
@@ -65,6 +65,10 @@ nemesis: setup  ## five real agents, a liar, all faults, then a count (SEED=n, S
 .PHONY: fuzz-http
 fuzz-http: setup  ## schemathesis over all of the HTTP interface (SECONDS=n, SEED=n; needs root)
 	@$(PYTHON) -m scripts.fuzz_http --seed $(or $(SEED),0) --seconds $(or $(SECONDS),300) $(ARGS)
+
+.PHONY: fuzz
+fuzz: setup  ## a million spoilt messages, files and bodies for all that reads them (CASES=n, SEED=n)
+	@$(PYTHON) -m scripts.fuzz --seed $(or $(SEED),0) --cases $(or $(CASES),1000000) $(ARGS)
 
 .PHONY: edge
 edge: setup  ## edge cases only: any order, any junk, malformed files

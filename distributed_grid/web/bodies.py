@@ -58,7 +58,7 @@ async def body(
     data = await _room.read(request)
     try:
         return decode(data or b"{}", type=kind)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         if decode is msgspec.json.decode:
             refuse(mistakes_of(plain(data), kind))
         raise BadValue(str(error), expected=f"a {kind.__name__}", remedy=REMEDY) from None
@@ -69,7 +69,7 @@ async def submitted(request: Request) -> tuple[JobSpec, ...]:
     data = await _room.read(request)
     try:
         return _submission.decode(data).jobs
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return new_jobs(plain(data))
 
 
@@ -77,7 +77,7 @@ def plain(data: bytes) -> Any:
     """A body as dicts and lists."""
     try:
         return msgspec.json.decode(data or b"{}")
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadValue(str(error), expected="JSON", remedy=REMEDY) from None
 
 

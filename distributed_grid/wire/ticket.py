@@ -101,7 +101,7 @@ def read_ticket(text: str) -> Ticket:
 def _ticket(body: bytes) -> Ticket:
     try:
         found = _decoder.decode(body)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         _refuse("no-ticket")
     return Ticket(
         mesh=MeshId(found.mesh.hex()),

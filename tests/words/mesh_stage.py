@@ -5,7 +5,6 @@ must keep to. Never here: the words themselves (`drawing`).
 """
 
 import random
-import time
 
 import msgspec
 
@@ -37,7 +36,7 @@ from distributed_grid.wire.mesh_records import (
 )
 from tests.unit.mesh.machine_lab import Host, Lab
 from tests.words.drawing import ABSENT, Drawer, kind_of
-from tests.words.stage import STEP_S, Slow, Watch
+from tests.words.stage import Measured, Watch
 
 VALUES = {
     "profile": NodeProfile,
@@ -241,12 +240,8 @@ class MeshTalk:
     # What must hold
 
     def _timed(self, call, *arguments, **named):
-        began = time.thread_time()
-        found = call(*arguments, **named)
-        took = time.thread_time() - began
-        if took > STEP_S:
-            raise Slow(f"{took:.1f} s for {call}")
-        return found
+        with Measured(f"{call}"):
+            return call(*arguments, **named)
 
     def _step(self, host: Host, event) -> None:
         ready = self._timed(host.mesh.step, event)

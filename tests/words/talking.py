@@ -4,6 +4,7 @@ Lives here: choosing acts, playing them, shrinking. Never here: what must hold (
 """
 
 import random
+import time
 import traceback
 from collections import defaultdict, deque
 
@@ -19,6 +20,8 @@ from tests.words.stage import HONEST, ROLES, Stage, Watch, is_heard
 MESSAGES = 400  # Of one world.
 ACT_S = 3.0  # Of processor time: several steps follow from one act.
 TO_END_MS = 240_000
+SPOILT_MAX = 3  # Of ten jobs, by hundreds of words about all of them.
+SHRINK_S = 20.0  # Of processor time: then what is left is shown.
 # What is inside of the bytes of these fields.
 INSIDE = {
     ("across.Copy", "record"): Record,
@@ -137,8 +140,10 @@ def finish(stage: Stage, seed: int) -> None:
     with Watch(20):
         stage.restart_all()
         stage.settle()
+    # Members hold the records of others' jobs: one that lies can spoil those, as it could cancel them.
+    spoilt = 0 if set(roles_of(seed)) <= {"guest", "worker"} else SPOILT_MAX
     with Watch(60):
-        stage.finish(TO_END_MS, all_of_them=not overhears(seed))
+        stage.finish(TO_END_MS, all_of_them=not overhears(seed), spoilt=spoilt)
 
 
 def broken(seed: int, messages: int = MESSAGES) -> str:
@@ -185,13 +190,12 @@ def _kind(site: str) -> str:
 
 def shrunk(seed: int, roles: tuple[str, ...], acts: list[tuple], site: str) -> list[tuple]:
     """Fewer acts that come to the same."""
-    wanted, tries = _kind(site), 0
+    wanted, until = _kind(site), time.process_time() + SHRINK_S
     size = max(1, len(acts) // 2)
-    while size and tries < 150:
+    while size and time.process_time() < until:
         at = 0
-        while at < len(acts) and tries < 150:
+        while at < len(acts) and time.process_time() < until:
             fewer = acts[:at] + acts[at + size :]
-            tries += 1
             if again(seed, roles, fewer) == wanted:
                 acts = fewer
             else:

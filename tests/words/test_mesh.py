@@ -11,7 +11,7 @@ from distributed_grid.wire.mesh_records import GpuProfile, NodeProfile
 from tests.unit.mesh.machine_lab import Lab
 from tests.words.mesh_stage import MeshTalk
 
-MESSAGES = 750  # Of one world.
+MESSAGES = 1_000  # Of one world.
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -27,6 +27,7 @@ from distributed_grid.edges.artifacts import Environment
 from distributed_grid.edges.artifacts.building import Builder, Interpreter, PythonMismatch, dotted
 from distributed_grid.edges.artifacts.python_versions import allows
 from distributed_grid.edges.artifacts.requirements import Recipe, recipe_in
+from distributed_grid.wire.mesh import JUNK
 
 ENVIRONMENTS_MAX: Final = 20  # Failed ones too, for their logs.
 BYTES_MAX: Final = 20 << 30  # Four with PyTorch; the longest unused makes room.
@@ -176,7 +177,7 @@ class Environments:
             used_ns = os.stat(f"{self._root}/{key}").st_mtime_ns
             with open(f"{self._root}/{key}/built", "rb") as file:
                 return msgspec.json.decode(file.read(), type=Environment), used_ns
-        except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
+        except (FileNotFoundError, NotADirectoryError, *JUNK):
             return None, used_ns
 
     def _make_room(self) -> None:

@@ -82,7 +82,7 @@ class Recall:
                 body = file.read(TABLE_BYTES_MAX + 1)
             os.utime(self._path)
             return _decoder.decode(body)
-        except (OSError, msgspec.DecodeError):
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return {}
 
     def _tidy(self) -> None:

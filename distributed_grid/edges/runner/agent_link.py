@@ -77,7 +77,7 @@ class AgentLink:
                     self._is_greeted = True
                 else:
                     self._arrived.append(message)
-        except (OSError, GridError, msgspec.MsgspecError):
+        except (OSError, GridError, msgspec.MsgspecError, UnicodeError, RecursionError):
             self._is_over = True
 
     async def __aiter__(self) -> AsyncIterator[Report]:

@@ -123,7 +123,7 @@ class AgentProcess:
             return [_decode(body) for body in self._unframer.feed(data)]
         except BlockingIOError:
             return []
-        except (OSError, GridError, msgspec.MsgspecError, RecursionError):
+        except (OSError, GridError, msgspec.MsgspecError, UnicodeError, RecursionError):
             return None
 
     def room(self) -> int:

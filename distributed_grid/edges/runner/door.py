@@ -67,7 +67,7 @@ class Door:
                 caller.send(framed(msgspec.msgpack.encode(asked(_decode(body)))))
         except BlockingIOError:
             return True
-        except (OSError, GridError, msgspec.MsgspecError, RecursionError):
+        except (OSError, GridError, msgspec.MsgspecError, UnicodeError, RecursionError):
             pass
         del self.callers[descriptor]
         caller.close()

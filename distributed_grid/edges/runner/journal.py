@@ -80,7 +80,8 @@ class Journal:
             if len(body) < length or zlib.crc32(body) != int.from_bytes(header[4:], "big"):
                 break
             offset += HEADER_BYTES + length
-            with contextlib.suppress(msgspec.MsgspecError):  # Of another version: not for this one.
+            # Of another version: not for this one.
+            with contextlib.suppress(msgspec.MsgspecError, UnicodeError, RecursionError):
                 yield _decode(body)
         self.size = max(self.size, offset)
 

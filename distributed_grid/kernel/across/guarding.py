@@ -243,11 +243,15 @@ class Guarding:
     def hears(self, node: NodeId, record: JobRecord) -> bool:
         """Whether what this node knows of a job is listened to."""
         known = self.find(record.job)
-        if known is not None and not may_join(record, known):
+        if known is not None and not (self._may_be_home(record, known) and may_join(record, known)):
             return False
         if node == self.me:
             return True  # What those who vote told it.
         return may_tell(self.verdicts.peers.get(node), record, known)
+
+    def _may_be_home(self, record: JobRecord, known: JobRecord) -> bool:
+        """Whether the job can be with whom it is said to be: nobody takes it from a stranger."""
+        return record.home in (known.home, self.me) or self._peer(record.home) is not None
 
     def told(self, peer: NodeId, message: GuardMessage, now_ms: int, ready: Ready) -> None:
         """Another node says something about copies. What cannot be read is passed over."""

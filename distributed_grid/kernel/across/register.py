@@ -12,12 +12,15 @@ from distributed_grid.kernel.across.register_effects import Effects
 from distributed_grid.kernel.across.register_lease import Leases
 from distributed_grid.kernel.across.register_voter import Chance, Voter
 from distributed_grid.kernel.across.register_writer import Writer
+from distributed_grid.model.bounds import RISING_MAX
 from distributed_grid.model.ids import NodeId
 from distributed_grid.wire.register import (
+    Accept,
     Accepted,
     LeasesRenewed,
     NotAccepted,
     NotPromised,
+    Prepare,
     Promised,
     RegisterMessage,
 )
@@ -40,7 +43,9 @@ class Register:
         )
 
     def hear(self, sender: NodeId, message: RegisterMessage, now_us: int) -> Effects:
-        """A message of any node, this one included."""
+        """A message of any node, this one included; none that leaves no epoch to come after it."""
+        if _highest(message) >= RISING_MAX:
+            return Effects()
         match message:
             case Promised() | NotPromised() | Accepted() | NotAccepted():
                 named = self.voter.hear_of(sender, message.store)
@@ -56,3 +61,16 @@ class Register:
         return Effects().add(
             self.voter.tick(now_us), self.writer.tick(now_us), self.leases.tick(now_us)
         )
+
+
+def _highest(message: RegisterMessage) -> int:
+    """The greatest epoch that it names, of those that its hearers count on from."""
+    counters = [0]
+    if isinstance(message, Prepare):
+        counters.append(message.epoch.counter)
+    if isinstance(message, NotPromised | NotAccepted):
+        counters.append(message.promised.counter)
+    if isinstance(message, Accept | Promised | NotPromised) and message.written is not None:
+        version = message.written.standing.version
+        counters += (version.epoch.counter, version.seq)
+    return max(counters)

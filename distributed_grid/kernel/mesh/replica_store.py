@@ -14,7 +14,7 @@ from distributed_grid.kernel.mesh.replica_maps import Maps, is_sound
 from distributed_grid.model.bounds import Lot, Most, Table
 from distributed_grid.model.ids import NodeId
 from distributed_grid.model.membership import GRACE_MS, MeshId
-from distributed_grid.wire.mesh import Entry
+from distributed_grid.wire.mesh import JUNK, Entry
 
 FORMAT: Final = 1
 GRACE_US: Final = GRACE_MS * 1_000
@@ -55,7 +55,7 @@ def decoded(body: bytes) -> Stored | None:
     """None: it is not what was written here."""
     try:
         stored = msgspec.msgpack.decode(body, type=Stored)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except JUNK:
         return None
     is_ours = stored.format == FORMAT and all(is_sound(entry) for entry, _ in stored.entries)
     return stored if is_ours else None

@@ -13,8 +13,9 @@ from distributed_grid.kernel.across.record_parts import (
 )
 from distributed_grid.kernel.across.record_parts import encode as encode_part
 from distributed_grid.kernel.node import Beat, Told
-from distributed_grid.model.across import Fence
+from distributed_grid.model.across import Epoch, Fence
 from distributed_grid.model.bounds import RISING_MAX
+from distributed_grid.model.ids import NodeId
 from distributed_grid.model.job import Array, Where
 from distributed_grid.wire.across import Copied, Copy, Holding, NotCopied
 from tests.across_world import Neighbour, Room
@@ -60,7 +61,12 @@ def over_and_larger(record: JobRecord) -> JobRecord:
     return msgspec.structs.replace(record, spec=b"", attempts={}, results=(result,), size=99)
 
 
-FALSE = [other_spec, unreadable, larger, counted_out, tried_out, over_and_larger]
+def of_a_stranger(record: JobRecord) -> JobRecord:
+    version = Fence(Epoch(record.version.epoch.counter + 1, NodeId("f" * 64)))
+    return msgspec.structs.replace(record, version=version)
+
+
+FALSE = [of_a_stranger, other_spec, unreadable, larger, counted_out, tried_out, over_and_larger]
 
 
 @pytest.fixture
