@@ -140,7 +140,8 @@ def finish(stage: Stage, seed: int) -> None:
     with Watch(20):
         stage.restart_all()
         stage.settle()
-    # Members hold the records of others' jobs: one that lies can spoil those, as it could cancel them.
+    # Members hold the records of others' jobs: one that lies can spoil those, as it could cancel
+    # them.
     spoilt = 0 if set(roles_of(seed)) <= {"guest", "worker"} else SPOILT_MAX
     with Watch(60):
         stage.finish(TO_END_MS, all_of_them=not overhears(seed), spoilt=spoilt)
