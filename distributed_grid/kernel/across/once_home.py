@@ -270,14 +270,17 @@ class OnceHome:
         return [*gone, *there] or ["its voters"]
 
     def _newest(self, job: Job) -> Written:
-        """Of what this node holds: as a voter, or in its record."""
+        """What this node holds as a voter; else what its record says.
+
+        A record is not signed: one that lies could name voters of its own in it. Whoever asks those
+        of an older set is told of the newer one by them.
+        """
+        held = self._voter.written(job.spec.id)
+        if held is not None:
+            return held
         own = self._guarding.holders.own.get(job.spec.id)
         assert job.votes is not None, "written down with the record"
-        mine = Written(standing=job.votes, value=own.body if own else b"")
-        held = self._voter.written(job.spec.id)
-        if held is not None and held.standing.version > mine.standing.version:
-            return held
-        return mine
+        return Written(standing=job.votes, value=own.body if own else b"")
 
     def _watch_naming(self, job: Job, chair: Chair, step: Step) -> None:
         live = {attempt.lease: attempt for attempt in job.live_attempts}

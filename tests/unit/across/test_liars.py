@@ -7,6 +7,8 @@ from distributed_grid.kernel.across.guests import SLOT_MILLI
 from distributed_grid.kernel.across.holds import LOOKED_MAX, VICTIMS_MAX
 from distributed_grid.kernel.across.hosting import SEEN_MAX
 from distributed_grid.kernel.across.record_bytes import encode
+from distributed_grid.kernel.across.record_parts import encode as part
+from distributed_grid.kernel.across.record_parts import standing_of
 from distributed_grid.kernel.across.speakers import RULES
 from distributed_grid.kernel.host import GRANTS_MAX
 from distributed_grid.kernel.node import Beat, Submit, Told
@@ -16,6 +18,7 @@ from distributed_grid.model.resources import Request
 from distributed_grid.wire.across import (
     AcrossMessage,
     Begun,
+    Copy,
     Granted,
     Halt,
     Holding,
@@ -30,7 +33,14 @@ from distributed_grid.wire.across import (
 )
 from distributed_grid.wire.gangs import CommitHold, GangMessage, Go, Hold
 from distributed_grid.wire.keeper import Ended, Usage
-from distributed_grid.wire.register import Accept, Prepare, RegisterMessage, Written
+from distributed_grid.wire.register import (
+    Accept,
+    Member,
+    Prepare,
+    RegisterMessage,
+    Standing,
+    Written,
+)
 from tests.across_world import Neighbour, Room
 from tests.node_world import a_job, fill
 from tests.unit.across.gang_rooms import lending
@@ -338,6 +348,31 @@ def test_a_job_that_must_not_run_twice_is_not_replaced_on_the_word_of_a_bystande
     room.heal()
 
     assert len(room.starts) == 2, "when its lease was over"
+
+
+def test_who_votes_on_a_job_asks_no_voters_that_only_a_record_names():
+    """A holder makes up a record; the home dies, and who is next votes on the job itself."""
+    room, job = OnceRoom(6), away()
+    room[0].submit(job)
+    room.settle()
+    home, host = room[0], room.host(job)
+    voters = {member.node for member in home.job(job).votes.voters}
+    heirs = [room.by_id(node) for node in home.job(job).guardians]
+    liar = next(one for one in heirs if one is not host and one.me not in voters)
+    votes = Standing(voters=(Member(liar.me, "made-up"),), version=Fence(Epoch(1, home.me), HIGH))
+    for heir in heirs:
+        record = heir.node.across.guarding.find(job.id)
+        standing = msgspec.structs.replace(standing_of(record.standing), votes=votes)
+        version = Fence(record.version.epoch, HIGH)
+        told = msgspec.structs.replace(record, standing=part(standing), version=version)
+        if heir is not liar:
+            say(heir, liar, Copy(record=encode(told)))
+    room.kill(home)
+    room.pass_time(30_000)
+
+    asked = [word.sets for one in heirs for word in one.said(Prepare)]
+    assert asked and all({one.node for one in sets[0]} == voters for sets in asked)
+    assert len(room.starts) == 1
 
 
 # Bounded steps
