@@ -371,7 +371,8 @@ def test_who_votes_on_a_job_asks_no_voters_that_only_a_record_names():
     room.pass_time(30_000)
 
     asked = [word.sets for one in heirs for word in one.said(Prepare)]
-    assert asked and all({one.node for one in sets[0]} == voters for sets in asked)
+    assert asked
+    assert all({one.node for one in sets[0]} == voters for sets in asked)
     assert len(room.starts) == 1
 
 
