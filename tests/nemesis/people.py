@@ -132,7 +132,7 @@ class People:
         earlier = dice.choice(known[-40:])
         when = dice.choice(("any", "ok", "failed"))
         is_true = {"any": True, "ok": earlier.state == "succeeded",
-                   "failed": earlier.state == "failed"}[when]  # fmt: skip
+                   "failed": earlier.state != "succeeded"}[when]  # fmt: skip
         return (After(job=earlier.id, when=when),), is_true
 
     def _submit(self, member: Member, spec: JobSpec, promise: Promise) -> None:
