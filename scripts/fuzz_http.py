@@ -3,8 +3,8 @@
     python -m scripts.fuzz_http --seconds 120 --seed 7
 
 Lives here: what is behind the interface, and where all of it runs. Never here: what is asked.
-Invariant: nothing but /tmp can be written, and no process is left, for what is made up is submitted
-as jobs too: it has processes, a network and mounts of its own, which needs root.
+Invariant: nothing but a folder of its own can be written, and no process is left, for what is made
+up is submitted as jobs too: it has processes, a network and mounts of its own, which needs root.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 from typing import Any, Final
@@ -56,7 +57,7 @@ def from_msgpack(ctx, response):
     return msgpack.unpackb(response.content)
 """
 _ALONE: Final = """
-ip link set lo up && mount --make-rprivate / && mount -t tmpfs tmpfs /tmp &&
+ip link set lo up && mount --make-rprivate / && mount -t tmpfs tmpfs "$TMPDIR" &&
 mount -o remount,bind,ro / && exec "$@"
 """
 
@@ -91,9 +92,12 @@ def main() -> int:
         str(installed()),
     ]
     spaces = ["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    done = subprocess.run(
-        ["unshare", *spaces, "--", "sh", "-c", _ALONE, "sh", *command], check=False
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            ["unshare", *spaces, "--", "sh", "-c", _ALONE, "sh", *command],
+            check=False,
+            env={**os.environ, "TMPDIR": folder},
+        )
     return done.returncode
 
 

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from distributed_grid.kernel.accounts import LIMITS, TOO_MUCH
+from distributed_grid.kernel.across.meeting import TAKEN_BYTES_MAX
 from distributed_grid.model.across import Epoch
 from distributed_grid.wire.across import Copied, NotCopied, NotGranted, Reserve
 from distributed_grid.wire.questions import Answer, Question
@@ -86,12 +87,14 @@ def test_a_flood_of_records_takes_up_its_sender_s_account_and_no_more(fleet, rol
     print(f"{role}: {taken} taken, {len(refused)} refused, RSS {before >> 20} MiB, {most >> 20} MiB "
           f"at most, {attic.rss_bytes() >> 20} MiB after")  # fmt: skip
 
-    assert 1 <= taken <= getattr(LIMITS["records"], role) // RECORD_BYTES
+    # Who is missed for a moment while it floods has some of its jobs looked after here.
+    most_taken = getattr(LIMITS["records"], role) + TAKEN_BYTES_MAX
+    assert 1 <= taken <= most_taken // RECORD_BYTES
     assert refused
     assert all(word.why.startswith(TOO_MUCH) for word in refused)
     assert most - before < MORE_BYTES
     grown = (attic.home / "grid.db").stat().st_size - size_before
-    assert grown < getattr(LIMITS["records"], role) + (64 << 20)
+    assert grown < most_taken + (64 << 20)
     assert attic.pids("agent") == [pid]
     attic.down()
     attic.up()

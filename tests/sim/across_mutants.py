@@ -155,7 +155,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("all guests leave a machine that is drained", "across.balancing:Balancing._leaves_drained",
            "_age_ms(tenant, now_ms) < YOUNG_MS", "True", "drained", "was to end there"),
     Mutant("a drained machine takes more", "host:Host.grants",
-           "while not self.is_draining and", "while", "drained", "that is drained"),
+           "if self.is_draining or (granted", "if (granted", "drained", "that is drained"),
     # Views
     Mutant("of two ends each side keeps its own", "across.record:joined",
            "results = _best({*one.results, *other.results})", "results = one.results or other.results",

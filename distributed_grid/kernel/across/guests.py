@@ -83,8 +83,8 @@ def guest_spec(spec: JobSpec, home: Peer, *, start: Start | None = None) -> JobS
 
 
 def with_slot(request: Request) -> Request:
-    """What another node's job holds here: some of a core, whatever it asks for."""
-    if request.cpu_milli >= SLOT_MILLI:
+    """What another node's job holds here: some of a device or of a core, whatever it asks for."""
+    if request.cpu_milli >= SLOT_MILLI or request.gpus is not None:
         return request
     return msgspec.structs.replace(request, cpu_milli=SLOT_MILLI)
 

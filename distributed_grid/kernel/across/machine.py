@@ -146,8 +146,10 @@ class Across:
         """Whether a job that is not this node's own is known here, and will be after a crash."""
         is_ours = job in self.coordinator.jobs
         record = None if is_ours else self.guarding.find(job)
-        if record is not None and not self.guarding.shelf.save(job, ready):
-            ready.save_held.setdefault(job, encode(record))
+        if record is not None:
+            is_saved = self.guarding.shelf.save(job, ready)
+            more: dict[JobId, bytes | None] = {} if is_saved else {job: encode(record)}
+            ready.save_held = more | ready.save_held
         return record is not None or (job in self.handover.given and not is_ours)
 
     def cancel(self, job: JobId, now_ms: int, ready: Ready) -> bool:
@@ -349,6 +351,8 @@ class Across:
             self.once.learn(record, now_ms, ready)
             self.guarding.told(node, message, now_ms, ready)
             self.orphans.found(record, node, now_ms)
+        elif record.home != node:
+            self.orphans.disowned(record.job, node, now_ms)  # Whoever is: it says that it is not.
 
     def _of_homes(
         self,

@@ -95,10 +95,11 @@ class Orphans:
             if (witnesses := self._witnesses(guest)) and peer not in witnesses:
                 continue
             orphan = self._orphans.get(guest.spec.id)
-            if has_ended(record) and orphan is not None and orphan.disowned_by == record.home:
-                continue  # It is over, and who was its home has lost it: nobody takes it up again.
+            # It is over, and who was its home has lost it: nobody takes it up again.
+            is_left = orphan is not None and orphan.disowned_by == record.home
+            is_lost = has_ended(record) and is_left
             is_there = record.home == self._verdicts.me or self._verdicts.sees(record.home)
-            if record.version.epoch >= guest.epoch and is_there:
+            if record.version.epoch >= guest.epoch and is_there and not is_lost:
                 self._orphans.pop(guest.spec.id, None)
                 origin = guest.spec.origin
                 if origin is not None and self._reporting.home_of(guest) != record.home:

@@ -133,15 +133,23 @@ def _can_rise(record: JobRecord) -> bool:
 
 
 def may_join(record: JobRecord, other: JobRecord) -> bool:
-    """Whether a record may be of the same job as another: what a job is never changes."""
+    """Whether a record may be of the same job as another: what a job is never changes.
+
+    Where it may run and what travels follows from its directory; whose it is, from who tells it.
+    """
     if record.size != other.size or not _can_rise(record):
         return False
     if record.spec == other.spec or record.is_summary or other.is_summary:
         return True
     try:
-        return spec_of(record) == spec_of(other)
+        return _kind(spec_of(record)) == _kind(spec_of(other))
     except JUNK:
         return False
+
+
+def _kind(spec: JobSpec) -> tuple[object, ...]:
+    argv = spec.work and spec.work.argv
+    return spec.name, argv, spec.array, spec.gang, spec.at_most_once, spec.voters
 
 
 def _check(record: JobRecord) -> None:

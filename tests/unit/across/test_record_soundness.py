@@ -10,12 +10,13 @@ from distributed_grid.kernel.across.record_bytes import (
     encode,
     is_readable,
     may_join,
+    spec_of,
 )
 from distributed_grid.kernel.across.record_jobs import job_of
 from distributed_grid.kernel.across.record_writing import record_of
 from distributed_grid.model.across import Epoch, Fence
 from distributed_grid.model.bounds import COUNT_MAX
-from distributed_grid.model.job import Array
+from distributed_grid.model.job import Array, Shipment, Where, Work
 from distributed_grid.wire.mesh import JUNK
 from tests.node_world import a_job
 from tests.unit.across.test_record import FIRST, OTHER, a_home
@@ -115,3 +116,18 @@ def test_a_record_of_another_size_is_of_another_job():
     record = a_record()
 
     assert not may_join(msgspec.structs.replace(record, size=SIZE + 1), record)
+
+
+def test_a_record_may_tell_of_another_place_and_other_files_and_of_no_other_work():
+    record = a_record()
+
+    def told(**what):
+        spec = msgspec.structs.replace(spec_of(record), **what)
+        return msgspec.structs.replace(record, spec=msgspec.msgpack.encode(spec))
+
+    bound = told(
+        require=Where(nodes=("node-1",)), ship=Shipment(manifest="a", size_bytes=1, files=1)
+    )
+    assert may_join(bound, record)
+    for other in (told(name="other"), told(work=Work(argv=("rm",), cwd="/")), told(gang=2)):
+        assert not may_join(other, record)

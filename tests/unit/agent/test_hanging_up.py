@@ -9,7 +9,7 @@ from tests.unit.artifacts.lab import BOB, a_store
 async def test_the_link_is_closed_and_without_any_nothing_happens(tmp_path):
     parted: list = []
     links = SimpleNamespace(hang_up=lambda *words: parted.append(words))
-    mesh = SimpleNamespace(links=links, broke=lambda _: None)
+    mesh = SimpleNamespace(links=links, broke=lambda _: None, blame=lambda *_: None)
     bulk = Bulk(a_store(tmp_path / "cache"), mesh)
     bulk.shipping.hang_up(BOB)
     mesh.links = None

@@ -449,6 +449,10 @@ class FakeMesh:
         self.sent = []
         self.broken = []
         self.broke = self.broken.append
+        self.blamed = []
+
+    def blame(self, *fault):
+        self.blamed.append(fault)
 
     async def send_bulk(self, peer, body):
         self.sent.append(wire.decode(body))
@@ -488,5 +492,6 @@ def test_a_guest_sends_only_what_was_asked_for(tmp_path, roles, is_asked, is_tak
         assert any(line.startswith("grid_files_sent_bytes_total 0") for line in bulk.metrics())
         await bulk.close()
         assert not mesh.broken
+        assert not mesh.blamed
 
     asyncio.run(go())

@@ -69,7 +69,9 @@ def _tables(thing: object, depth: int = 2) -> list[tuple[str, int]]:
     found = []
     for name, value in vars(thing).items():
         if isinstance(value, dict | list | set):
-            found.append((f"{type(thing).__name__}.{name}", len(value)))
+            rows = value.values() if isinstance(value, dict) else value
+            within = sum(len(row) for row in rows if isinstance(row, dict | list | set))
+            found.append((f"{type(thing).__name__}.{name}", len(value) + within))
         elif (
             depth
             and type(value).__module__.startswith("distributed_grid.kernel.across")
